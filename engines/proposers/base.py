@@ -1,0 +1,54 @@
+"""What the loop asks of a proposer. Anything with these methods can be passed to `decode`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass
+class Proposal:
+    """What a proposer suggests.
+
+    `q` holds the distribution that each token was drawn from, float rows [n, V] with V at least as wide as any id
+    proposed (a missing tail counts as zero), or is None when the tokens were not drawn but determined, which is a
+    distribution with q = 1 at the token. It must be the very distribution of the draw: losslessness rests on it.
+    `confidence` is what the proposer thinks of each token (None: no opinion), `sources` the copied span of each.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    q: np.ndarray | None = None
+    confidence: list[float | None] = field(default_factory=list)
+    sources: list[tuple[int, int] | None] = field(default_factory=list)
+    note: str | None = None
+
+
+class Chance(Protocol):
+    """The run's own random numbers (see `engines.sampling`)."""
+
+    def draw(self, weights: np.ndarray) -> int: ...
+
+
+class Proposer(Protocol):
+    """One run's proposer. `name` is shown.
+
+    `start(ids)` is called once with the prompt, and is where a draft prefills. `propose(ids, k, go_on, chance)`
+    gets prompt + output so far and returns up to k tokens; after each drafted token it asks `go_on(confidences)`
+    with the confidences so far and stops when that says no (the token already drawn stays in the proposal: dropping
+    it by its own confidence would bias the law). `commit(length)` says that the first `length` positions of
+    (ids + proposal) still stand; what a proposer remembers of later ones is to be forgotten.
+    """
+
+    name: str
+
+    def start(self, ids: Sequence[int]) -> None: ...
+
+    def propose(
+        self, ids: Sequence[int], k: int, go_on: Callable[[Sequence[float | None]], bool], chance: Chance
+    ) -> Proposal: ...
+
+    def commit(self, length: int) -> None: ...
