@@ -1,0 +1,93 @@
+"""How long to draft: a fixed number of tokens, or as long as the next one is worth its cost.
+
+Drafting is a renewal process: the rate is tokens per time over all rounds, and one more drafted token pays as long as
+(what it is expected to add) / (what it costs) exceeds the rate that is reached anyway (the marginal value rule).
+Plain decoding has rate 1 in units of a target pass, so the bar never lies below 1: a proposer that does not pay is
+left alone, and tried again now and then.
+
+The decision looks only at tokens already drafted, and a drafted token is never dropped, so the length is a stopping
+time and both verifications stay exact. Costs are those measured at load, not the run's own clock: the same seed
+gives the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .cost import Costs
+
+
+class FixedLength:
+    """Always k."""
+
+    def limit(self, k: int) -> int:
+        return k
+
+    def go_on(self, confidences: Sequence[float | None]) -> bool:
+        return True
+
+    def learn(self, confidences: Sequence[float | None], accepted: int) -> None:
+        pass
+
+
+class _Share:
+    """A running share of successes that starts at a prior worth `weight` trials and forgets slowly."""
+
+    def __init__(self, prior: float, weight: float = 2.0, memory: float = 0.97) -> None:
+        self.good, self.all, self.memory = prior * weight, weight, memory
+
+    def add(self, success: bool) -> None:
+        self.good = self.good * self.memory + success
+        self.all = self.all * self.memory + 1
+
+    @property
+    def value(self) -> float:
+        return self.good / self.all
+
+
+class AdaptiveLength:
+    """Stops when the product of the acceptance chances so far no longer earns the next token's cost.
+
+    A confidence is not a probability of acceptance; what each tenth of confidence was worth in this run is counted
+    and used instead, starting from the confidence itself. A proposer without confidences is counted by position.
+    """
+
+    PROBE_EVERY = 12  # rounds between two tries of a proposer that does not seem to pay
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        self._chance: dict[object, _Share] = {}
+        self._any = _Share(0.7)
+        self._tokens, self._time = 4.0, 4.0  # as if four plain rounds had gone before
+        self._idle = 0
+
+    def _share(self, position: int, confidence: float | None) -> _Share:
+        if confidence is None:
+            return self._chance.setdefault(("at", min(position, 8)), _Share(0.7))
+        return self._chance.setdefault(min(int(confidence * 10), 9), _Share(confidence))
+
+    def _pays(self, reach: float, n: int) -> bool:
+        """Is an (n+1)-th token, reached with probability `reach` x the usual chance, worth its cost?"""
+        cost = self.costs.round(n + 1) - self.costs.round(n)
+        bar = max(1.0, self._tokens / self._time)
+        return reach * self._any.value > bar * cost
+
+    def limit(self, k: int) -> int:
+        if self._pays(1.0, 0):
+            self._idle = 0
+            return k
+        self._idle += 1
+        return 1 if self._idle % self.PROBE_EVERY == 0 else 0
+
+    def go_on(self, confidences: Sequence[float | None]) -> bool:
+        reach = 1.0
+        for i, confidence in enumerate(confidences):
+            reach *= self._share(i, confidence).value
+        return self._pays(reach, len(confidences))
+
+    def learn(self, confidences: Sequence[float | None], accepted: int) -> None:
+        for i, confidence in enumerate(confidences[: accepted + 1]):
+            self._share(i, confidence).add(i < accepted)
+            self._any.add(i < accepted)
+        self._tokens = self._tokens * 0.97 + accepted + 1
+        self._time = self._time * 0.97 + self.costs.round(len(confidences))
