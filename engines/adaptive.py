@@ -60,6 +60,7 @@ class AdaptiveLength:
         self._any = _Share(0.7)
         self._tokens, self._time = 4.0, 4.0  # as if four plain rounds had gone before
         self._idle = 0
+        self._k = 0
 
     def _share(self, position: int, confidence: float | None) -> _Share:
         if confidence is None:
@@ -67,17 +68,27 @@ class AdaptiveLength:
         return self._chance.setdefault(min(int(confidence * 10), 9), _Share(confidence))
 
     def _pays(self, reach: float, n: int) -> bool:
-        """Is an (n+1)-th token, reached with probability `reach` x the usual chance, worth its cost?"""
-        cost = self.costs.round(n + 1) - self.costs.round(n)
+        """Are one or more further tokens worth their cost, the n-th being reached with probability `reach`?
+
+        Looks up to k ahead, because v is not convex everywhere: some kernels take a jump at the second row and are
+        flat from there on, so that one token never pays and four do.
+        """
         bar = max(1.0, self._tokens / self._time)
-        return reach * self._any.value > bar * cost
+        a, gain = self._any.value, 0.0
+        for m in range(n + 1, self._k + 1):
+            reach *= a
+            gain += reach
+            if gain > bar * (self.costs.round(m) - self.costs.round(n)):
+                return True
+        return False
 
     def limit(self, k: int) -> int:
+        self._k = k
         if self._pays(1.0, 0):
             self._idle = 0
             return k
         self._idle += 1
-        return 1 if self._idle % self.PROBE_EVERY == 0 else 0
+        return k if self._idle % self.PROBE_EVERY == 0 else 0
 
     def go_on(self, confidences: Sequence[float | None]) -> bool:
         reach = 1.0

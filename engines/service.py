@@ -1,0 +1,230 @@
+"""One engine thread that does the computing, and runs that are watched from elsewhere.
+
+The thread writes events into a run's list and goes on; whoever watches takes them when it likes, so a slow consumer
+costs the engine nothing. Runs queue in order of arrival: two at once on one device would only spoil each other's
+timing. Importing this module loads no torch; the thread does, when it first needs it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from .errors import UserError
+from .events import Done, Event, to_json
+from .fold import PHASES, Fold
+from .settings import RunSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .models import Models
+
+
+class Run:
+    """A run that was asked for: `phase` is queued, loading, prefill, decoding or done."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, engine: Engine, settings: RunSettings, prompt: str) -> None:
+        self.id = f"run-{next(self._numbers)}"
+        self.settings, self.prompt = settings, prompt
+        self.events: list[Event] = []
+        self.phase = "queued"
+        self._engine = engine
+        self._taken = 0
+        self._new = threading.Condition()
+        self._stop = threading.Event()
+
+    # For the one who watches.
+
+    def take(self, timeout: float = 0.0) -> list[str]:
+        """The events that came since the last take, as JSON lines; waits up to `timeout` seconds for the first."""
+        with self._new:
+            if self._taken == len(self.events) and not self._ended:
+                self._new.wait(timeout)
+            events = self.events[self._taken :]
+            self._taken += len(events)
+        return [to_json(event) for event in events]
+
+    @property
+    def over(self) -> bool:
+        """The run has ended and all of it was taken."""
+        return self._ended and self._taken == len(self.events)
+
+    @property
+    def ahead(self) -> int:
+        """Runs that will be computed before this one."""
+        return self._engine.ahead_of(self)
+
+    def stop(self) -> None:
+        """Ask the engine to halt; it does within one round, and the run ends with reason "stopped"."""
+        self._stop.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the run has ended; False when the timeout came first."""
+        with self._new:
+            return self._new.wait_for(lambda: self._ended, timeout)
+
+    @property
+    def _ended(self) -> bool:
+        return bool(self.events) and isinstance(self.events[-1], Done)
+
+    # For the engine thread.
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
+    def add(self, event: Event) -> None:
+        with self._new:
+            self.events.append(event)
+            if isinstance(event, Done):
+                self.phase = "done"
+            self._new.notify_all()
+
+    def fail(self, reason: str, message: str | None) -> None:
+        """End without, or in the midst of, decoding; what was emitted so far stays."""
+        fold = Fold()
+        for event in self.events:
+            fold.add(event)
+        ids = [t.id for t in fold.tokens() if t.state in Fold.EMITTED]
+        metrics = fold.metrics()
+        self.add(Done(reason, fold.text(), ids, len(ids), metrics.to_json(), dict(metrics.seconds), None, message))
+
+
+class Engine:
+    """Loads models, keeps the last ones, and computes runs one after another on its own thread."""
+
+    def __init__(self, models: Models | None = None) -> None:
+        self._models = models
+        self._lock = threading.Condition()
+        self._queue: deque[Run | RunSettings] = deque()
+        self._current: Run | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._state: dict[str, Any] = {"phase": "idle", "message": "No model is loaded yet.", "fraction": None}
+
+    def state(self) -> dict[str, Any]:
+        """What the engine is about: phase (idle, importing, fetching, converting, loading, ready, error), message,
+        and the fraction done, or None where that is not known."""
+        return dict(self._state)
+
+    def preload(self, settings: RunSettings) -> None:
+        """Begin loading the models of `settings` in the background."""
+        self._enqueue(settings)
+
+    def submit(self, settings: RunSettings, prompt: str) -> Run:
+        """Queue a run. Raises UserError at once for what can be told before a model is loaded."""
+        if not isinstance(prompt, str):
+            raise UserError("The prompt must be text.")
+        run = Run(self, settings, prompt)
+        self._enqueue(run)
+        return run
+
+    def close(self) -> None:
+        """Stop everything that runs or waits, and end the thread."""
+        with self._lock:
+            self._closed = True
+            runs = [r for r in (self._current, *self._queue) if isinstance(r, Run)]
+            self._lock.notify_all()
+        for run in runs:
+            run.stop()
+        if self._thread is not None:
+            self._thread.join(timeout=30)
+
+    def ahead_of(self, run: Run) -> int:
+        with self._lock:
+            waiting = [r for r in self._queue if isinstance(r, Run)]
+            if run not in waiting:
+                return 0
+            return waiting.index(run) + (self._current is not None)
+
+    def _enqueue(self, work: Run | RunSettings) -> None:
+        with self._lock:
+            if self._closed:
+                raise UserError("The engine has been closed: start the program again.")
+            self._queue.append(work)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+                self._thread.start()
+            self._lock.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._current = None
+                self._lock.wait_for(lambda: self._queue or self._closed)
+                if self._closed and not self._queue:
+                    return
+                work = self._queue.popleft()
+                self._current = work if isinstance(work, Run) else None
+            if isinstance(work, Run):
+                self._guard(work, lambda run=work: self._compute(run))
+            else:
+                self._guard(None, lambda settings=work: self._load(settings))
+
+    def _guard(self, run: Run | None, work: Callable[[], None]) -> None:
+        """A fault ends the run it happened in, never the thread."""
+        try:
+            work()
+        except UserError as error:
+            message = str(error)
+        except MemoryError:
+            message = "Out of memory: choose a smaller model, or fewer new tokens."
+        except Exception as error:  # noqa: BLE001 - the thread must live on whatever a model does
+            message = f"Something went wrong in the program ({type(error).__name__}: {error})."
+        else:
+            return
+        if run is not None:
+            run.fail("error", message)
+        if self._state["phase"] != "ready":
+            self._say("error", message)
+
+    def _say(self, phase: str, message: str, fraction: float | None = None) -> None:
+        self._state = {"phase": phase, "message": message, "fraction": fraction}
+
+    def _load(self, settings: RunSettings) -> None:
+        models = self._ready_models()
+        models.prepare(settings, self._say)
+        self._say("ready", f"{settings.target} is ready.")
+
+    def _ready_models(self) -> Models:
+        if self._models is None:
+            self._say("importing", "Loading torch.")
+            from .models import Models
+
+            self._models = Models()
+        return self._models
+
+    def _compute(self, run: Run) -> None:
+        if run.stopped:
+            run.fail("stopped", None)
+            return
+        run.phase = "loading"
+        models = self._ready_models()
+        job = models.job(run.settings, run.prompt, self._say, lambda: run.stopped)
+        self._say("ready", f"{run.settings.target} is ready.")
+        if run.stopped:
+            run.fail("stopped", None)
+            return
+
+        from .decode import decode
+
+        run.phase = "prefill"
+        for event in decode(job):
+            if event.type == "draft":
+                run.phase = "decoding"
+            run.add(event)
+
+
+def run_to_end(models: Models, settings: RunSettings, prompt: str, say: Callable[..., None]) -> list[Event]:
+    """All events of one run, computed on the calling thread."""
+    from .decode import decode
+
+    return list(decode(models.job(settings, prompt, say, lambda: False)))
+
+
+__all__ = ["PHASES", "Engine", "Run", "run_to_end"]
