@@ -176,6 +176,12 @@ def top(row: np.ndarray | torch.Tensor, n: int) -> list[tuple[int, float]]:
     return [(int(i), float(row[i])) for i in ids]
 
 
+def margin(row: np.ndarray | torch.Tensor) -> float | None:
+    """Gap between the two largest entries of a row [V]; None where there is no second one to compare with."""
+    best = top(row, 2)
+    return best[0][1] - best[1][1] if len(best) == 2 and np.isfinite(best[1][1]) else None
+
+
 class Chance:
     """One run's random numbers: numpy's PCG64 under the run's seed. No global state is read or written.
 
