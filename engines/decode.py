@@ -206,7 +206,7 @@ def _verdict(
     def best(row: int) -> list[list] | None:
         if not count:
             return None
-        return [[i, job.piece(i), x] for i, x in top(logits[row] if p is None else p[row], count)]
+        return _named(job, top(logits[row].softmax(-1) if p is None else p[row], count))
 
     judged = []
     for i, token in enumerate(looked):
@@ -224,7 +224,7 @@ def _verdict(
                 p_raw=p_raw[i],
                 rank=rank[i],
                 top_p=best(i),
-                top_q=[[j, job.piece(j), x] for j, x in top(q_row, count)] if count and q_row is not None else None,
+                top_q=_named(job, top(q_row, count)) if count and q_row is not None else None,
             )
         )
     extra = Extra(
@@ -239,6 +239,10 @@ def _verdict(
         margin=margin(logits[accepted]),
     )
     return Verdict(number, accepted, judged, extra, {})
+
+
+def _named(job: Job, best: list[tuple[int, float]]) -> list[list]:
+    return [[token, job.piece(token), x] for token, x in best]
 
 
 class _End:

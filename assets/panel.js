@@ -1,0 +1,242 @@
+// One run on the page: a growing string of JSON lines in, a view of it out.
+//
+// The lines are the run's events (see engines/events.py) and, between them, lines of type "page" from
+// app/run_page.py: which run this is (the first line of each), its state, and what was measured against the
+// baseline. The string only ever grows while a run lasts, so each update parses its new lines alone.
+(function (root) {
+  "use strict";
+
+  const { Fold, TokenText, Tooltip, expectedTokensPerPass } = root.SpecPlay;
+  const NUMBERS_EVERY_MS = 200; // figures that change faster cannot be read
+  const TILES = [
+    ["speedup", "speed-up", "Plain time per token / this run's time per token, the prompt's own pass left out. " +
+      "Same prompt, settings, seed and machine; both measured here, one after the other."],
+    ["rate", "tokens/s", "Tokens that stay / seconds of proposing, verifying, sampling and the rest."],
+    ["pass", "tokens per pass", "Tokens that stay / passes of the target. Plain decoding has 1. " +
+      "The formula expects (1 − a^(k+1)) / (1 − a), with a the acceptance rate, if every proposal had k tokens " +
+      "and each were accepted independently of the others."],
+    ["acceptance", "acceptance", "a = accepted / (accepted + rejected), for each judged token."],
+  ];
+  const REASONS = { eos: "The model ended its answer.", stop: "A stop string came.", length: "The token limit is reached." };
+
+  const figure = (value, digits) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+  const count = (n, word) => n + " " + word + (n === 1 ? "" : "s");
+
+  function make(tag, classes, parent, text) {
+    const node = document.createElement(tag);
+    if (classes) node.className = classes;
+    if (text !== undefined) node.textContent = text;
+    if (parent) parent.appendChild(node);
+    return node;
+  }
+
+  async function copyText(text) {
+    if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
+    const area = make("textarea", "sp-offscreen", document.body); // plain http from another machine
+    area.value = text;
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+
+  // A selection copies exactly the output's own characters: no refused tokens, no marks.
+  function copySelection(event, container) {
+    const selection = document.getSelection();
+    if (!selection.rangeCount || !container.contains(selection.getRangeAt(0).commonAncestorContainer)) return;
+    const part = selection.getRangeAt(0).cloneContents();
+    for (const refused of part.querySelectorAll(".sp-rejected, .sp-unjudged, .sp-pending, .sp-refused")) {
+      if (!refused.closest(".sp-shared:not(.sp-refused)")) refused.remove();
+    }
+    event.clipboardData.setData("text/plain", part.textContent);
+    event.preventDefault();
+  }
+
+  class View {
+    constructor(element, name) {
+      this.root = element.querySelector(".sp-view");
+      this.name = name;
+      this.root.dataset.view = name;
+      this.build();
+      this.text = new TokenText(this.tokens);
+      this.tip = new Tooltip(this.tokens);
+      this.tokens.addEventListener("copy", (event) => copySelection(event, this.tokens));
+      this.reset(null);
+    }
+
+    build() {
+      const head = make("div", "sp-head", this.root);
+      this.title = make("span", "sp-title", head);
+      this.status = make("span", "sp-status", head);
+      this.status.setAttribute("role", "status");
+      this.tiles = {};
+      const tiles = make("div", "sp-tiles", this.root);
+      for (const [key, label, help] of TILES) {
+        const tile = make("div", "sp-tile", tiles);
+        tile.dataset.tile = key;
+        tile.title = help;
+        const value = make("span", "sp-value", tile, "–");
+        make("span", "sp-label", tile, label);
+        this.tiles[key] = { tile, value, note: make("span", "sp-note", tile) };
+      }
+      this.verdict = make("p", "sp-verdict", this.root);
+      this.frame(make("div", "sp-frame", this.root));
+    }
+
+    frame(parent) {
+      this.tokens = make("div", "sp-tokens", parent);
+      this.tokens.tabIndex = 0;
+      this.tokens.setAttribute("aria-label", "Output " + this.name);
+      this.tokens.dir = "auto";
+      this.copy = make("button", "sp-copy", parent, "Copy text");
+      this.copy.type = "button";
+      this.copy.addEventListener("click", async () => {
+        await copyText(this.fold.done ? this.fold.done.text : this.fold.text());
+        this.copy.textContent = "Copied";
+        setTimeout(() => (this.copy.textContent = "Copy text"), 1200);
+      });
+    }
+
+    reset(run) {
+      this.run = run;
+      this.offset = 0;
+      this.fold = new Fold();
+      this.text.clear();
+      this.setState("idle", "");
+      this.speedup = null;
+      this.title.textContent = "";
+      this.setVerdict("", "");
+      this.numbersAt = 0;
+      this.numbers();
+    }
+
+    setState(state, message) {
+      this.root.dataset.state = state;
+      this.status.textContent = message || "";
+      this.copy.hidden = !this.fold.rounds.length;
+    }
+
+    setVerdict(sentence, tone) {
+      this.verdict.textContent = sentence;
+      this.verdict.dataset.tone = tone;
+      this.verdict.hidden = !sentence;
+    }
+
+    // `value`: all lines so far of the run that is shown.
+    receive(value) {
+      if (!value) {
+        if (this.run !== null) this.reset(null);
+        return;
+      }
+      const firstEnd = value.indexOf("\n");
+      if (firstEnd < 0) return;
+      const first = value.slice(0, firstEnd);
+      if (first !== this.run) this.reset(first);
+      const end = value.lastIndexOf("\n") + 1;
+      const lines = value.slice(this.offset, end).split("\n");
+      this.offset = end;
+      let changed = Infinity;
+      for (const line of lines) {
+        if (line) changed = Math.min(changed, this.take(JSON.parse(line)));
+      }
+      if (changed !== Infinity) this.show(changed);
+    }
+
+    take(event) {
+      if (event.type === "page") {
+        this.page(event);
+        return Infinity;
+      }
+      const changed = this.fold.add(event);
+      if (event.type === "start") this.setState("running", "");
+      else if (event.type === "done") this.finish(event);
+      return changed;
+    }
+
+    page(line) {
+      if (line.title) this.title.textContent = line.title;
+      if (line.state) this.setState(line.state, line.message);
+      if ("speedup" in line) this.speedup = line;
+      if (line.sentence !== undefined) this.setVerdict(line.sentence, line.tone || "");
+      this.numbers();
+    }
+
+    finish(done) {
+      const emitted = this.fold.metrics().emitted;
+      if (done.reason === "error") this.setState("error", done.message || "The run failed.");
+      else if (done.reason === "stopped") this.setState("stopped", "Stopped after " + count(emitted, "token") + ".");
+      else this.setState("done", [count(emitted, "token") + ".", REASONS[done.reason], done.message].filter(Boolean).join(" "));
+    }
+
+    show(changed) {
+      const { tokens } = this;
+      const atEnd = tokens.scrollHeight - tokens.scrollTop - tokens.clientHeight < 40;
+      this.text.update(this.fold, changed);
+      this.copy.hidden = !this.fold.rounds.length;
+      if (atEnd && tokens.scrollHeight > tokens.clientHeight) tokens.scrollTop = tokens.scrollHeight;
+      const now = performance.now();
+      if (this.fold.done || now - this.numbersAt > NUMBERS_EVERY_MS) {
+        this.numbersAt = now;
+        this.numbers();
+      }
+    }
+
+    tile(key, value, note) {
+      const { value: valueNode, note: noteNode } = this.tiles[key];
+      if (valueNode.textContent !== value) valueNode.textContent = value;
+      if (noteNode.textContent !== note) noteNode.textContent = note;
+    }
+
+    numbers() {
+      const m = this.fold.metrics();
+      const settings = this.fold.start ? this.fold.start.settings : null;
+      const speculative = this.fold.start && this.fold.start.proposer !== "none";
+      this.tile("rate", figure(m.tokens_per_second, 1), this.speedup && this.speedup.plain_rate
+        ? "plain: " + figure(this.speedup.plain_rate, 1) : "");
+      const expected = speculative && !settings.adaptive ? expectedTokensPerPass(m.acceptance_rate, settings.k) : null;
+      this.tile("pass", figure(m.tokens_per_pass, 2), expected === null ? "" : "formula: " + figure(expected, 2));
+      const judged = m.accepted + m.rejected;
+      this.tile("acceptance", m.acceptance_rate === null ? "–" : Math.round(100 * m.acceptance_rate) + " %",
+        judged ? m.accepted + " of " + judged + " judged" : speculative === false ? "nothing is proposed" : "");
+      this.speed();
+    }
+
+    speed() {
+      const measured = this.speedup;
+      const { tile } = this.tiles.speedup;
+      tile.dataset.tone = !measured || measured.speedup === null ? "" : measured.speedup < 1 ? "slower" : "faster";
+      tile.classList.toggle("sp-wordy", Boolean(measured) && measured.speedup === null);
+      if (!measured) this.tile("speedup", "–", this.fold.start ? "when it is done" : "");
+      else if (measured.speedup === null) this.tile("speedup", measured.instead, "");
+      else this.tile("speedup", measured.speedup.toFixed(2) + "×", "over plain decoding");
+    }
+  }
+
+  // The baseline: one line, its text folded away.
+  class Strip extends View {
+    build() {
+      const details = make("details", "", this.root);
+      const line = make("summary", "sp-head", details);
+      this.title = make("span", "sp-title", line);
+      this.figures = make("span", "sp-figures", line);
+      this.status = make("span", "sp-status", line);
+      this.status.setAttribute("role", "status");
+      this.verdict = make("p", "sp-verdict", this.root);
+      this.frame(make("div", "sp-frame", details));
+    }
+
+    numbers() {
+      const m = this.fold.metrics();
+      this.figures.textContent = m.tokens_per_second === null ? "" : figure(m.tokens_per_second, 1) + " tokens/s";
+    }
+  }
+
+  // Called by the component's js_on_load.
+  function mount(element, props, watch) {
+    const view = new (props.slim ? Strip : View)(element, props.name);
+    const receive = () => view.receive(props.value);
+    watch("value", receive);
+    receive();
+  }
+
+  root.SpecPlay = Object.assign(root.SpecPlay, { mount, View });
+})(globalThis);

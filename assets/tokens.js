@@ -1,0 +1,257 @@
+// Coloured tokens: what a fold holds -> DOM nodes. Text enters by text nodes only, so it is always literal.
+//
+// Three levels. A *chain* is a run of tokens whose texts follow one another: what stands in the output (pending
+// tokens included), or what was refused in one round. An *item* is a piece of a chain that ends where a grapheme
+// ends, so an emoji, a Korean or a Devanagari syllable that is spread over several tokens, or bytes of a character,
+// is one item. A *piece* is what becomes one element: text that belongs to one token, or one grapheme that several
+// tokens share, under which each of them has a bar of its own.
+(function (root) {
+  "use strict";
+
+  const { EMITTED } = root.SpecPlay;
+  const REFUSED = new Set(["rejected", "unjudged"]);
+  const MARKS = { corrected: "\u21bb", bonus: "\u2726" };
+  const segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
+
+  // Whether the boundary between the two texts lies inside a grapheme. CR LF is one, but not to the eye.
+  function torn(before, after) {
+    if (!before || !after) return false;
+    const tail = before.slice(-64);
+    if (tail.endsWith("\r") && after.startsWith("\n")) return false;
+    const joined = tail + after.slice(0, 64);
+    // ASCII on both sides cannot join, and is nearly everything.
+    if (joined.charCodeAt(tail.length - 1) < 128 && joined.charCodeAt(tail.length) < 128) return false;
+    return segmenter.segment(joined).containing(tail.length).index !== tail.length;
+  }
+
+  // Tokens in the order of display -> items {tokens, text, refused}.
+  function itemsOf(tokens) {
+    const items = [];
+    let keptLast = null;
+    let refusedLast = null;
+    for (const token of tokens) {
+      const refused = REFUSED.has(token.state);
+      let last = refused ? refusedLast : keptLast;
+      if (refused && last && last.tokens[0].round !== token.round) last = null;
+      if (last && last.text === "" && !ends(last) && mayComplete(token.text)) {
+        // Bytes of a character wait for the rest of it.
+        last.tokens.push(token);
+        last.text = token.text;
+        moveToEnd(items, last);
+        mergeBack(items, last);
+      } else if (last && token.text !== "" && torn(last.text, token.text)) {
+        last.tokens.push(token);
+        last.text += token.text;
+        moveToEnd(items, last);
+      } else {
+        last = { tokens: [token], text: token.text, refused };
+        items.push(last);
+      }
+      if (refused) refusedLast = last;
+      else {
+        keptLast = last;
+        refusedLast = null;
+      }
+    }
+    return items;
+  }
+
+  // Nothing in ASCII has two halves.
+  const mayComplete = (text) => text === "" || text.charCodeAt(0) > 127;
+  const ends = (item) => item.tokens.some((t) => t.end);
+
+  // Refused tokens stand between the two halves of an item that goes on after them: it is shown behind them.
+  function moveToEnd(items, item) {
+    if (items[items.length - 1] === item) return;
+    items.splice(items.lastIndexOf(item), 1);
+    items.push(item);
+  }
+
+  // Once the waiting bytes have become text, they may turn out to go on with the grapheme before them.
+  function mergeBack(items, item) {
+    for (let i = items.length - 2; i >= 0; i--) {
+      const before = items[i];
+      if (before.refused !== item.refused) continue;
+      if (before.tokens[0].round !== item.tokens[0].round && item.refused) return;
+      if (!torn(before.text, item.text)) return;
+      item.tokens = before.tokens.concat(item.tokens);
+      item.text = before.text + item.text;
+      items.splice(i, 1);
+      return;
+    }
+  }
+
+  // An item's text, cut where its owners change: [{text, owners: [token, ...]}].
+  function piecesOf(item) {
+    if (item.tokens.length === 1) return [{ text: item.text, owners: item.tokens }];
+    const spans = [];
+    let at = 0;
+    for (const token of item.tokens) {
+      spans.push({ token, from: at, to: at + token.text.length });
+      at += token.text.length;
+    }
+    const pieces = [];
+    const placed = new Set();
+    for (const { segment, index } of segmenter.segment(item.text)) {
+      const end = index + segment.length;
+      const owners = spans.filter((s) => (s.from < end && s.to > index) || (s.from === s.to && s.from === index
+        && !placed.has(s.token))).map((s) => s.token);
+      owners.forEach((t) => placed.add(t));
+      const last = pieces[pieces.length - 1];
+      if (last && owners.length === 1 && last.owners.length === 1 && last.owners[0] === owners[0]) last.text += segment;
+      else pieces.push({ text: segment, owners });
+    }
+    const rest = item.tokens.filter((t) => !placed.has(t));
+    if (rest.length) pieces.push({ text: "", owners: rest });
+    return pieces;
+  }
+
+  function element(tag, classes, text) {
+    const node = document.createElement(tag);
+    node.className = classes;
+    if (text !== undefined) node.appendChild(document.createTextNode(text));
+    return node;
+  }
+
+  // Each line break gets a faint sign by CSS, which no copy takes along.
+  function appendText(node, text) {
+    if (!text.includes("\n")) {
+      node.appendChild(document.createTextNode(text));
+      return;
+    }
+    for (const part of text.split(/(\n)/)) {
+      if (part === "\n") node.appendChild(element("span", "sp-nl", part));
+      else if (part) node.appendChild(document.createTextNode(part));
+    }
+  }
+
+  function mark(token) {
+    const node = element("i", "sp-mark");
+    node.dataset.mark = MARKS[token.state];
+    return node;
+  }
+
+  function pieceNode(piece, lastOf) {
+    const [first] = piece.owners;
+    if (piece.owners.length === 1) {
+      let classes = "sp-t sp-" + first.state;
+      if (first.end) classes += " sp-end";
+      else if (piece.text === "") classes += " sp-sliver";
+      const node = element("span", classes);
+      own(node, first);
+      const lineEnd = MARKS[first.state] && lastOf.has(first) ? piece.text.search(/\n+$/) : -1;
+      if (MARKS[first.state] && lastOf.has(first)) {
+        appendText(node, lineEnd < 0 ? piece.text : piece.text.slice(0, lineEnd));
+        node.appendChild(mark(first));
+        if (lineEnd >= 0) appendText(node, piece.text.slice(lineEnd));
+      } else appendText(node, piece.text);
+      return node;
+    }
+    const node = element("span", "sp-shared");
+    if (piece.owners.every((t) => REFUSED.has(t.state))) node.classList.add("sp-refused");
+    for (const token of piece.owners) {
+      const bar = element("i", "sp-bar sp-" + token.state);
+      own(bar, token);
+      node.appendChild(bar);
+    }
+    node.appendChild(element("span", "sp-glyph", piece.text));
+    const marked = piece.owners.find((t) => MARKS[t.state] && lastOf.has(t));
+    if (marked) node.appendChild(mark(marked));
+    return node;
+  }
+
+  function own(node, token) {
+    node.dataset.token = token.round + "." + token.position + (EMITTED.has(token.state) ? "" : "p");
+    node.spToken = token;
+  }
+
+  function itemNodes(item) {
+    const pieces = piecesOf(item);
+    const lastPiece = new Map();
+    pieces.forEach((piece, i) => piece.owners.forEach((t) => lastPiece.set(t, i)));
+    return pieces.map((piece, i) => pieceNode(piece, new Set(piece.owners.filter((t) => lastPiece.get(t) === i))));
+  }
+
+  // Shows a fold in `container`, and keeps it shown while the fold grows.
+  class TokenText {
+    constructor(container) {
+      this.container = container;
+      this.items = []; // as itemsOf, and `nodes` of each
+    }
+
+    clear() {
+      this.container.replaceChildren();
+      this.items = [];
+    }
+
+    // Rounds from index `from` on may have changed; those before it have not.
+    update(fold, from) {
+      if (from > fold.rounds.length) return;
+      const first = fold.rounds[from] ? fold.rounds[from].number : Infinity;
+      this._dropFrom(first);
+      const redo = this._reopen();
+      const tokens = redo.concat(fold.rounds.slice(from).flatMap((r) => r.tokens).filter((t) => !t.held));
+      this._markEnd(fold, tokens);
+      const fresh = itemsOf(tokens);
+      const fragment = document.createDocumentFragment();
+      let round = this.items.length ? this._roundOf(this.items[this.items.length - 1]) : null;
+      for (const item of fresh) {
+        item.nodes = itemNodes(item);
+        const now = item.tokens[0].round;
+        // A hairline where a round begins that is more than the target's own single token.
+        if (round !== null && now !== round && (this._wide(fold, now) || this._wide(fold, round))) {
+          item.nodes[0].classList.add("sp-round");
+        }
+        round = this._roundOf(item);
+        fragment.append(...item.nodes);
+        this.items.push(item);
+      }
+      this.container.appendChild(fragment);
+    }
+
+    _roundOf(item) {
+      return item.tokens[item.tokens.length - 1].round;
+    }
+
+    _wide(fold, number) {
+      const round = fold.rounds.findLast((r) => r.number === number);
+      return Boolean(round) && round.rows > 1;
+    }
+
+    // Remove items that hold a token of round `number` or later, but keep their tokens of earlier rounds.
+    _dropFrom(number) {
+      this._kept = [];
+      while (this.items.length) {
+        const item = this.items[this.items.length - 1];
+        if (item.tokens.every((t) => t.round < number)) break;
+        this._kept = item.tokens.filter((t) => t.round < number).concat(this._kept);
+        this._remove();
+      }
+    }
+
+    // What comes may go on with the grapheme that ends the text so far: take back its items to lay them out anew.
+    _reopen() {
+      let tokens = this._kept;
+      while (this.items.length) {
+        const item = this.items[this.items.length - 1];
+        tokens = item.tokens.concat(tokens);
+        this._remove();
+        if (!item.refused && item.text !== "") break;
+      }
+      return tokens.filter((t) => !t.held);
+    }
+
+    _remove() {
+      for (const node of this.items.pop().nodes) node.remove();
+    }
+
+    // The end-of-sequence token adds no text: it is shown as a sign.
+    _markEnd(fold, tokens) {
+      if (!fold.done || fold.done.reason !== "eos") return;
+      const last = tokens.filter((t) => EMITTED.has(t.state)).pop();
+      if (last && last.text === "") last.end = true;
+    }
+  }
+
+  root.SpecPlay = Object.assign(root.SpecPlay, { TokenText, itemsOf, piecesOf });
+})(globalThis);

@@ -1,0 +1,137 @@
+"""Paired measuring: what two runs of one prompt say about each other, and nothing where they say nothing."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .cost import Costs, expected_tokens
+from .events import Event, Start
+from .fold import Fold, fold
+
+# Fewer tokens than this time nothing but the clock's grain and the first pass's cold caches.
+MIN_TOKENS = 16
+# Settings that may differ between a plain run and the one it is compared with.
+MAY_DIFFER = frozenset(
+    ("proposer", "draft", "k", "adaptive", "verify", "draft_sampling", "skip_layers", "ngram_min", "ngram_max", "candidates")
+)
+# The largest gap between the two best logits that the arithmetic's rounding can turn over when rows are computed
+# together rather than one by one; measured on SmolLM2-135M, whose logits reach 30 (a bf16 step there is 0.125).
+NEAR_TIE = {"fp32": 1e-3, "fp16": 1e-3, "bf16": 0.75}
+
+
+def comparable(plain: Start, other: Start) -> str | None:
+    """None, or the reason why the two runs must not be compared."""
+    if plain.proposer != "none":
+        return "not compared: the first run is not plain decoding"
+    if plain.prompt_ids != other.prompt_ids:
+        return "not compared: the prompts differ"
+    for name in ("target", "device", "dtype", "engine"):
+        if getattr(plain, name) != getattr(other, name):
+            return f"not compared: the two runs differ in {name}"
+    differing = [k for k, x in plain.settings.items() if k not in MAY_DIFFER and other.settings.get(k) != x]
+    if differing:
+        return f"not compared: the two runs differ in {', '.join(differing)}"
+    return None
+
+
+def seconds_to(run: Fold, tokens: int) -> float:
+    """Decoding seconds (prefill left out) until `tokens` tokens were emitted; a round that passes the mark counts
+
+    by the share of its tokens up to it.
+    """
+    seconds, count = 0.0, 0
+    for round_ in run.rounds:
+        emitted = round_.count(*Fold.EMITTED)
+        share = 1.0 if count + emitted <= tokens else (tokens - count) / emitted
+        seconds += share * sum(round_.seconds.values())
+        count += emitted
+        if count >= tokens:
+            break
+    return seconds
+
+
+def speedup(plain_events: Sequence[Event], other_events: Sequence[Event]) -> tuple[float | None, str]:
+    """Plain time per token / the other run's, and a sentence; None where no honest number exists.
+
+    Both are timed over the tokens that both have (at T > 0 the texts, hence the lengths, differ).
+    """
+    plain, other = fold(list(plain_events)), fold(list(other_events))
+    if plain.start is None or other.start is None:
+        return None, "not measured: a run failed before it began"
+    reason = comparable(plain.start, other.start)
+    if reason:
+        return None, reason
+    for run in (plain, other):
+        if run.done is not None and run.done.reason == "error":
+            return None, "not measured: a run failed"
+    tokens = min(plain.metrics().emitted, other.metrics().emitted)
+    if tokens < MIN_TOKENS:
+        return None, f"too short to measure ({tokens} tokens; at least {MIN_TOKENS} are needed)"
+    value = seconds_to(plain, tokens) / seconds_to(other, tokens)
+    return value, f"{value:.2f}× plain decoding over {tokens} tokens"
+
+
+@dataclass
+class Identity:
+    """Is the greedy text the same? `verdict`: identical, near-tie, different, or sampled (T > 0: nothing to say)."""
+
+    verdict: str
+    sentence: str
+    at: int | None = None
+
+
+def identity(plain_events: Sequence[Event], other_events: Sequence[Event]) -> Identity:
+    """Compare a greedy run with plain decoding token by token.
+
+    The first difference is a near-tie when the other run took the target's second choice and the gap to the first
+    was within what rounding can turn over (`NEAR_TIE`); what comes after it is another text and says nothing.
+    """
+    plain, other = fold(list(plain_events)), fold(list(other_events))
+    if plain.start is None or other.start is None:
+        return Identity("different", "a run failed before it began")
+    if plain.start.settings["sampling"]["temperature"] >= 1e-3:
+        return Identity("sampled", "at a temperature above 0 only the distribution is the same, not the text")
+    a, b = plain.done.ids, other.done.ids
+    length = min(len(a), len(b))
+    at = next((i for i in range(length) if a[i] != b[i]), None)
+    if at is None:
+        if len(a) == len(b) or "stopped" in (plain.done.reason, other.done.reason):
+            return Identity("identical", f"identical to plain decoding ({length} tokens)")
+        return Identity("different", f"the same for {length} tokens, but one text is longer", length)
+    margin = _margin_at(plain_events, at)
+    limit = NEAR_TIE.get(plain.start.dtype.split()[0], NEAR_TIE["bf16"])
+    if margin is not None and margin <= limit:
+        return Identity(
+            "near-tie",
+            f"differs from token {at} on, at a near-tie: the two best logits were {margin:.2g} apart, "
+            f"within the rounding of {plain.start.dtype}",
+            at,
+        )
+    gap = "" if margin is None else f" (the two best logits were {margin:.2g} apart)"
+    return Identity("different", f"differs from token {at} on{gap}", at)
+
+
+def _margin_at(plain_events: Sequence[Event], at: int) -> float | None:
+    """The gap that the plain run recorded for its `at`-th token: each of its rounds emits exactly one."""
+    extras = [e.extra for e in plain_events if e.type == "verdict"]
+    return extras[at].margin if at < len(extras) and extras[at] is not None else None
+
+
+def predicted_speedup(run: Fold, costs: Costs) -> float | None:
+    """What the formula says for this run's proposal lengths: acceptance taken as i.i.d. at the measured rate, costs
+
+    as measured at load, sampling and the rest as this run spent on them.
+    """
+    metrics = run.metrics()
+    if metrics.acceptance_rate is None or not costs.pass_seconds:
+        return None
+    aside = (metrics.seconds["sample"] + metrics.seconds["other"]) / metrics.rounds / costs.pass_seconds
+    proposed = [r.count("accepted", "rejected", "unjudged") for r in run.rounds]
+    tokens = sum(expected_tokens(metrics.acceptance_rate, n) for n in proposed)
+    return tokens * (1 + aside) / sum(costs.round(n) + aside for n in proposed)
+
+
+def median_and_range(values: Sequence[float]) -> tuple[float, float, float]:
+    return statistics.median(values), min(values), max(values)

@@ -1,0 +1,36 @@
+"""The command line: a subcommand a file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ..errors import UserError
+from . import compare, models, run
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for a bad value, and exit code 2; usage is what --help is for."""
+
+    def error(self, message: str):
+        raise UserError(f"{message} (try: {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser(
+        prog="python -m engines",
+        description="Speculative decoding on a real model: run it, compare settings, list models.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run|compare|models", parser_class=Parser)
+    for module in (run, compare, models):
+        module.add_parser(commands)
+    try:
+        args = parser.parse_args(argv)
+        return args.act(args)
+    except UserError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone (as with `| head`): no complaint
+        return 1

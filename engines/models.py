@@ -1,0 +1,206 @@
+"""From names to things that run: folders, weights, tokenizers, and a `Job` with everything checked."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import __version__, cost
+from .adaptive import AdaptiveLength, FixedLength
+from .catalogue import resolve
+from .decode import Job
+from .errors import UserError
+from .events import Start
+from .model.load import load
+from .proposers.base import Proposer
+from .proposers.draft_model import DraftModelProposer
+from .proposers.layer_skip import LayerSkipProposer
+from .proposers.ngram import NgramProposer
+from .proposers.none import NoProposer
+from .settings import PROPOSERS, RunSettings
+from .text import load_tokenizer
+from .text.stream import TextStream
+from .text.vocab import check_shared_vocabulary
+
+Say = Callable[..., None]  # (phase, message, fraction=None)
+KEEP = 4  # loaded models; the one unused for longest goes first
+
+
+@dataclass
+class Loaded:
+    """A model in memory. `name` is what it was asked for by."""
+
+    name: str
+    decoder: Any
+    tokenizer: Any
+    verify: dict[int, float] = field(default_factory=dict)  # v(n), measured on first need
+    pass_seconds: float = 0.0
+    skip_cost: dict[tuple[int, ...], float] = field(default_factory=dict)
+
+
+class Models:
+    """Loads each model once. Not for two threads at a time: the engine's one thread owns it."""
+
+    def __init__(self) -> None:
+        self._loaded: OrderedDict[tuple[str, str, str], Loaded] = OrderedDict()
+
+    def get(self, name: str, dtype: str, device: str, say: Say) -> Loaded:
+        key = (name, dtype, device)
+        if key not in self._loaded:
+            say("fetching", f"Looking for {name}.")
+            folder = resolve(name, lambda fraction, message: say("fetching", message, fraction))
+            say("loading", f"Loading {name}.")
+            decoder = load(folder, dtype, device, progress=lambda fraction, message: say("loading", message, fraction))
+            self._loaded[key] = Loaded(name, decoder, load_tokenizer(folder))
+            while len(self._loaded) > KEEP:
+                self._loaded.popitem(last=False)
+        self._loaded.move_to_end(key)
+        return self._loaded[key]
+
+    def prepare(self, settings: RunSettings, say: Say) -> None:
+        """Load what `settings` names and warm it up, so that no run pays for first-time work."""
+        target = self.get(settings.target, settings.dtype, settings.device, say)
+        self._calibrate(target, say)
+        if settings.proposer == "draft":
+            draft = self.get(settings.draft, settings.dtype, settings.device, say)
+            self._calibrate(draft, say)
+
+    def _calibrate(self, model: Loaded, say: Say) -> None:
+        """Measure v(n) once per loaded model; it is also the warm-up."""
+        if model.verify:
+            return
+        say("loading", f"Measuring how fast {model.name} is here.")
+        session = model.decoder.session(min(64, model.decoder.max_context))
+        model.verify, model.pass_seconds = cost.measure_verify(session, sync=_sync_of(model.decoder))
+
+    def costs(self, settings: RunSettings, say: Say) -> cost.Costs:
+        """What a round of these settings costs, in target passes over one token."""
+        target = self.get(settings.target, settings.dtype, settings.device, say)
+        self._calibrate(target, say)
+        step = 0.0
+        if settings.proposer == "draft":
+            draft = self.get(settings.draft, settings.dtype, settings.device, say)
+            self._calibrate(draft, say)
+            step = draft.pass_seconds / target.pass_seconds
+        elif settings.proposer == "layer-skip":
+            step = self._skip_cost(target, settings)
+        return cost.Costs(target.verify, step, target.pass_seconds)
+
+    def _skip_cost(self, target: Loaded, settings: RunSettings) -> float:
+        session = target.decoder.session(min(64, target.decoder.max_context))
+        layers = LayerSkipProposer(session, settings.skip_layers, settings.sampling).layers
+        if layers not in target.skip_cost:
+            sync = _sync_of(target.decoder)
+
+            def step() -> None:
+                session.forward([1], layers=layers)
+                sync()
+                session.rollback(0)
+
+            target.skip_cost[layers] = cost.measure_step(step) / target.pass_seconds
+        return target.skip_cost[layers]
+
+    def job(self, settings: RunSettings, prompt: str, say: Say, stopped: Callable[[], bool]) -> Job:
+        """Everything a run needs. Raises UserError for what a person can mend: a name, a draft, a prompt too long."""
+        target = self.get(settings.target, settings.dtype, settings.device, say)
+        text, ids = _encode(target, prompt, settings.raw)
+        context = target.decoder.max_context
+        if len(ids) >= context:
+            raise UserError(
+                f"The prompt has {len(ids)} tokens and {target.name} holds {context} in all: "
+                "shorten it so that there is room for at least one new token."
+            )
+        capacity = min(context, len(ids) + settings.max_new_tokens)
+        session = target.decoder.session(capacity)
+        draft, proposer = self._proposer(settings, target, session, capacity, say)
+        costs = self.costs(settings, say)
+        stream = TextStream(target.tokenizer)
+        start = Start(
+            settings=settings.to_json(),
+            target=target.name,
+            draft=draft.name if draft else None,
+            proposer=proposer.name,
+            engine="torch",
+            device=str(target.decoder.device),
+            dtype=target.decoder.dtype_name,
+            versions={
+                "playground": __version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                "machine": f"{sys.platform} {platform.machine()}, {torch.get_num_threads()} threads",
+            },
+            prompt_ids=ids,
+            prompt_text=text,
+            prompt_tokens=stream.prompt_pieces(ids),
+            context=context,
+            costs={"verify": {str(n): v for n, v in costs.verify.items()}, "draft": costs.draft, "pass": costs.pass_seconds},
+        )
+        return Job(
+            start=start,
+            session=session,
+            proposer=proposer,
+            settings=settings,
+            text=stream,
+            eos_ids=frozenset() if settings.ignore_eos else frozenset(target.tokenizer.eos_ids),
+            piece=_piece_of(target.tokenizer),
+            length_policy=AdaptiveLength(costs) if settings.adaptive else FixedLength(),
+            stopped=stopped,
+            sync=_sync_of(target.decoder),
+        )
+
+    def _proposer(
+        self, settings: RunSettings, target: Loaded, session: Any, capacity: int, say: Say
+    ) -> tuple[Loaded | None, Proposer]:
+        own = settings.draft_sampling or settings.sampling
+        if settings.proposer == "none":
+            return None, NoProposer()
+        if settings.proposer == "ngram":
+            return None, NgramProposer(settings.ngram_min, settings.ngram_max)
+        if settings.proposer == "layer-skip":
+            return None, LayerSkipProposer(session, settings.skip_layers, own)
+        if settings.proposer == "draft":
+            try:
+                draft = self.get(settings.draft, settings.dtype, settings.device, say)
+            except UserError as error:
+                raise UserError(f"The draft model {settings.draft!r} cannot be used: {error}") from error
+            check_shared_vocabulary(target.tokenizer, draft.tokenizer, target.name, draft.name)
+            vocabulary = min(target.tokenizer.size, draft.tokenizer.size)
+            own_session = draft.decoder.session(min(draft.decoder.max_context, capacity))
+            return draft, DraftModelProposer(own_session, own, vocabulary)
+        raise UserError(f"Unknown proposer {settings.proposer!r}: choose one of {', '.join(PROPOSERS)}.")
+
+
+def _encode(target: Loaded, prompt: str, raw: bool) -> tuple[str, list[int]]:
+    """The prompt as the model gets it, and its ids: never none, for the first round needs a token to go on from."""
+    tokenizer = target.tokenizer
+    if not raw and tokenizer.has_chat_template:
+        text, ids = tokenizer.chat([{"role": "user", "content": prompt}])
+    else:
+        text, ids = prompt, tokenizer.encode(prompt)
+    if not ids:
+        if tokenizer.bos_id is None:
+            raise UserError("The prompt is empty, and this model has no token to begin a text with: write something.")
+        ids = [tokenizer.bos_id]
+    return text, ids
+
+
+def _piece_of(tokenizer: Any) -> Callable[[int], str]:
+    return lambda token: tokenizer.token_bytes(token).decode("utf-8", "replace") or tokenizer.piece(token)
+
+
+def _sync_of(decoder: Any) -> Callable[[], None]:
+    kind = torch.device(decoder.device).type
+    if kind == "cuda":
+        return torch.cuda.synchronize
+    if kind == "mps":
+        return torch.mps.synchronize
+    return lambda: None
+
+
+__all__ = ["Loaded", "Models"]

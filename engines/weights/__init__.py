@@ -1,0 +1,1 @@
+"""Getting a model's files onto the disk: fetching them, and making a ready folder out of a GGUF."""
