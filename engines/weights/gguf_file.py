@@ -23,13 +23,17 @@ class GGUFFile:
         import gguf
 
         self.path = path
-        if path.stat().st_size < 24 or open(path, "rb").read(4) != b"GGUF":
+        with open(path, "rb") as handle:
+            head = handle.read(24)
+        if len(head) < 24 or not head.startswith(b"GGUF"):
             raise UserError(f"{path} is not a GGUF file; give a GGUF, a folder with a model, or a model's name.")
         try:
             self.reader = gguf.GGUFReader(path)
             self.meta: dict[str, Any] = {k: f.contents() for k, f in self.reader.fields.items()}
         except (ValueError, IndexError, KeyError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-            raise UserError(f"{path} cannot be read as a GGUF ({error}); it may be cut short: fetch it again.") from None
+            raise UserError(
+                f"{path} cannot be read as a GGUF ({error}); it may be cut short: fetch it again."
+            ) from None
         self.tensors = {t.name: t for t in self.reader.tensors}
         self.arch: str = str(self.meta.get("general.architecture", ""))
         if int(self.meta.get("split.count", 1) or 1) > 1:

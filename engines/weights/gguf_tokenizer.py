@@ -45,6 +45,8 @@ def write(file: GGUFFile, folder: Path) -> list[int]:
     kind = file.need("tokenizer.ggml.model")
     tokens: list[str] = file.need("tokenizer.ggml.tokens")
     types: list[int] = file.get("tokenizer.ggml.token_type") or [sp.NORMAL] * len(tokens)
+    if len(types) != len(tokens):
+        raise UserError(f"{file.path} has {len(tokens)} tokens but {len(types)} kinds of them; fetch it again.")
     if kind == "gpt2":
         _write_bpe(file, folder, tokens, types)
     elif kind == "llama":
@@ -84,7 +86,9 @@ def _write_bpe(file: GGUFFile, folder: Path, tokens: list[str], types: list[int]
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     for kind, special in ((sp.CONTROL, True), (sp.USER_DEFINED, False)):
-        added = [AddedToken(t, special=special, normalized=False) for t, k in zip(tokens, types) if k == kind]
+        added = [
+            AddedToken(t, special=special, normalized=False) for t, k in zip(tokens, types, strict=True) if k == kind
+        ]
         tokenizer.add_special_tokens(added) if special else tokenizer.add_tokens(added)
     tokenizer.save(str(folder / "tokenizer.json"))
 
@@ -103,7 +107,7 @@ def _write_sentencepiece(file: GGUFFile, folder: Path, tokens: list[str], types:
     types = [sp.CONTROL if k == sp.UNKNOWN and i != unknown else k for i, k in enumerate(types)]
     seen: dict[str, int] = {}
     pieces = []
-    for i, (token, score, kind) in enumerate(zip(tokens, scores, types)):
+    for i, (token, score, kind) in enumerate(zip(tokens, scores, types, strict=True)):
         if token == "" or token in seen:  # and on pieces that are all different, and not empty
             token, kind = f"<unused-{i}>", sp.UNUSED
         seen[token] = i
@@ -142,7 +146,7 @@ def _write_settings(file: GGUFFile, folder: Path, tokens: list[str], types: list
         settings["legacy"] = True  # llama.cpp, too, puts the blank after every control token
         settings["added_tokens_decoder"] = {
             str(i): {"content": t, "special": k == sp.CONTROL}
-            for i, (t, k) in enumerate(zip(tokens, types))
+            for i, (t, k) in enumerate(zip(tokens, types, strict=True))
             if k in (sp.CONTROL, sp.USER_DEFINED)
         }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, ensure_ascii=False, indent=1), "utf-8")
