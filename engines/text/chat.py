@@ -132,6 +132,9 @@ class Guard:
             return dict(message)
         return {**message, "content": self._finder.sub(lambda m: m[0][0] + self._mark + m[0][1:], content)}
 
+    def clean(self, text: str) -> str:
+        return text.replace(self._mark, "")
+
     def parts(self, text: str) -> list[tuple[str, bool]]:
         """The template's text as (stretch, is it one special token), marks gone."""
-        return [(part.replace(self._mark, ""), special) for part, special in split(self._finder, text)]
+        return [(self.clean(part), special) for part, special in split(self._finder, text)]

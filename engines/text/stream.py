@@ -44,11 +44,13 @@ class TextStream:
         self._strip = strip
         return out
 
+    def prompt_pieces(self, ids: Sequence[int]) -> list[str]:
+        """The text of each token of a prompt; joined they are the whole. Special tokens show as their name.
 
-def prompt_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """The text of each token of a prompt; joined they are the whole. Special tokens show as their name."""
-    stream = TextStream(tokenizer, at_start=True)
-    return [tokenizer.piece(i) if tokenizer.is_special(i) else stream.push(i) for i in ids]
+        Nothing is taken: the stream stands where it stood.
+        """
+        tokenizer, stream = self._tokenizer, TextStream(self._tokenizer, at_start=True)
+        return [tokenizer.piece(i) if tokenizer.is_special(i) else stream.push(i) for i in ids]
 
 
 def decode(tokenizer: Tokenizer, ids: Sequence[int], *, at_start: bool = True) -> str:

@@ -94,18 +94,18 @@ class Tokenizer:
             raise UserError(f"{self.name} has no chat template; use the prompt as it is (raw).")
         return chat.render(self._info.template, messages, self._info.specials, name=self.name, **options)
 
-    def chat(self, messages: Sequence[dict[str, Any]], **options: Any) -> list[int]:
-        """Ids of the template's text. The name of a special token inside a message stays plain text: nobody ends
+    def chat(self, messages: Sequence[dict[str, Any]], **options: Any) -> tuple[str, list[int]]:
+        """The template's text and its ids. The name of a special token inside a message stays plain text: nobody ends
         their own turn, or begins the system's, by typing it."""
         names = [self.piece(i) for i in self._backend.special]
         guard = chat.Guard(names, messages)
         text = self.chat_text(guard.messages, **options)
         if not guard.needed:
-            return self.encode(text, add_bos=False)
+            return text, self.encode(text, add_bos=False)
         out: list[int] = []
         for part, special in guard.parts(text):
             out += [self._by_piece[part]] if special else self._backend.encode(part, False)
-        return out
+        return guard.clean(text), out
 
     def prompt_ids(self, text: str, *, raw: bool = False, system: str | None = None) -> list[int]:
         """The ids a run starts from: `text` as a user's turn, or as it is (`raw`, or no template). Never empty.
@@ -114,7 +114,7 @@ class Tokenizer:
         """
         if self.has_chat_template and not raw:
             head = [{"role": "system", "content": system}] if system else []
-            return self.chat([*head, {"role": "user", "content": text}])
+            return self.chat([*head, {"role": "user", "content": text}])[1]
         blank = not text.strip()
         if blank and self.bos_id is None:
             raise UserError(f"The prompt is empty, and {self.name} has no token to begin a text with: write something.")
