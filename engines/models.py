@@ -76,7 +76,7 @@ class Models:
         if model.verify:
             return
         say("loading", f"Measuring how fast {model.name} is here.")
-        session = model.decoder.session(min(64, model.decoder.max_context))
+        session = model.decoder.session(min(64, model.decoder.context))
         model.verify, model.pass_seconds = cost.measure_verify(session, sync=_sync_of(model.decoder))
 
     def costs(self, settings: RunSettings, say: Say) -> cost.Costs:
@@ -93,7 +93,7 @@ class Models:
         return cost.Costs(target.verify, step, target.pass_seconds)
 
     def _skip_cost(self, target: Loaded, settings: RunSettings) -> float:
-        session = target.decoder.session(min(64, target.decoder.max_context))
+        session = target.decoder.session(min(64, target.decoder.context))
         layers = LayerSkipProposer(session, settings.skip_layers, settings.sampling).layers
         if layers not in target.skip_cost:
             sync = _sync_of(target.decoder)
@@ -106,11 +106,21 @@ class Models:
             target.skip_cost[layers] = cost.measure_step(step) / target.pass_seconds
         return target.skip_cost[layers]
 
-    def job(self, settings: RunSettings, prompt: str, say: Say, stopped: Callable[[], bool]) -> Job:
-        """Everything a run needs. Raises UserError for what a person can mend: a name, a draft, a prompt too long."""
+    def job(
+        self,
+        settings: RunSettings,
+        prompt: str,
+        say: Say,
+        stopped: Callable[[], bool] = lambda: False,
+        custom: Callable[[Any, Any], Proposer] | None = None,
+    ) -> Job:
+        """Everything a run needs. Raises UserError for what a person can mend: a name, a draft, a prompt too long.
+
+        `custom(session, tokenizer)` makes a proposer of the caller's own, in place of the one that `settings` name.
+        """
         target = self.get(settings.target, settings.dtype, settings.device, say)
         text, ids = _encode(target, prompt, settings.raw)
-        context = target.decoder.max_context
+        context = target.decoder.context
         if len(ids) >= context:
             raise UserError(
                 f"The prompt has {len(ids)} tokens and {target.name} holds {context} in all: "
@@ -118,9 +128,12 @@ class Models:
             )
         capacity = min(context, len(ids) + settings.max_new_tokens)
         session = target.decoder.session(capacity)
-        draft, proposer = self._proposer(settings, target, session, capacity, say)
+        if custom is not None:
+            draft, proposer = None, custom(session, target.tokenizer)
+        else:
+            draft, proposer = self._proposer(settings, target, session, capacity, say)
         costs = self.costs(settings, say)
-        stream = TextStream(target.tokenizer)
+        stream = TextStream.after(target.tokenizer, ids)
         start = Start(
             settings=settings.to_json(),
             target=target.name,
@@ -128,7 +141,7 @@ class Models:
             proposer=proposer.name,
             engine="torch",
             device=str(target.decoder.device),
-            dtype=target.decoder.dtype_name,
+            dtype=target.decoder.dtype,
             versions={
                 "playground": __version__,
                 "torch": torch.__version__,
@@ -171,7 +184,7 @@ class Models:
                 raise UserError(f"The draft model {settings.draft!r} cannot be used: {error}") from error
             check_shared_vocabulary(target.tokenizer, draft.tokenizer, target.name, draft.name)
             vocabulary = min(target.tokenizer.size, draft.tokenizer.size)
-            own_session = draft.decoder.session(min(draft.decoder.max_context, capacity))
+            own_session = draft.decoder.session(min(draft.decoder.context, capacity))
             return draft, DraftModelProposer(own_session, own, vocabulary)
         raise UserError(f"Unknown proposer {settings.proposer!r}: choose one of {', '.join(PROPOSERS)}.")
 
@@ -179,15 +192,9 @@ class Models:
 def _encode(target: Loaded, prompt: str, raw: bool) -> tuple[str, list[int]]:
     """The prompt as the model gets it, and its ids: never none, for the first round needs a token to go on from."""
     tokenizer = target.tokenizer
-    if not raw and tokenizer.has_chat_template:
-        text, ids = tokenizer.chat([{"role": "user", "content": prompt}])
-    else:
-        text, ids = prompt, tokenizer.encode(prompt)
-    if not ids:
-        if tokenizer.bos_id is None:
-            raise UserError("The prompt is empty, and this model has no token to begin a text with: write something.")
-        ids = [tokenizer.bos_id]
-    return text, ids
+    if tokenizer.has_chat_template and not raw:
+        return tokenizer.chat([{"role": "user", "content": prompt}])
+    return prompt, tokenizer.prompt_ids(prompt, raw=True)
 
 
 def _piece_of(tokenizer: Any) -> Callable[[int], str]:

@@ -151,7 +151,7 @@ def test_block_keeps_at_least_as_many_as_token_by_token(pair, stop):
 
 
 def test_the_block_bound_is_reached():
-    """Sun et al., Theorem 2: P(the first i tokens stand | they were drafted) = w_i; so the mean is the sum of E[w_i]."""
+    """Sun et al.: P(the first i tokens stand | they were drafted) = w_i, so that the mean is the sum of E[w_i]."""
     vocab, k = 3, 3
     p, q = pairs(vocab)["random"]
     run = round_of(verify_block, p, q, vocab, k, fixed, keep=lambda o, ids, rows: o.accepted)

@@ -1,0 +1,97 @@
+"""The arithmetic of speculation, against the textbook and by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fakes import TableSession
+
+from engines.adaptive import AdaptiveLength
+from engines.cost import Costs, expected_tokens, measure_verify, predicted_speedup
+
+
+def test_textbook_numbers():
+    assert expected_tokens(0.8, 4) == pytest.approx(3.3616)
+    assert expected_tokens(0.5, 4) == pytest.approx(1.9375)
+    assert expected_tokens(0.0, 4) == 1 and expected_tokens(1.0, 4) == 5 and expected_tokens(0.7, 0) == 1
+    assert predicted_speedup(0.8, 4, 0.1, 1.0) == pytest.approx(2.4, abs=0.01)
+    for a in (0.1, 0.5, 0.9):
+        assert expected_tokens(a, 6) == pytest.approx((1 - a**7) / (1 - a))
+
+
+def test_expected_tokens_is_what_independent_acceptance_gives():
+    random = np.random.default_rng(0)
+    for a, k in ((0.3, 2), (0.8, 4), (0.95, 8)):
+        runs = random.random((200_000, k)) < a
+        accepted = np.cumprod(runs, axis=1).sum(axis=1)
+        assert accepted.mean() + 1 == pytest.approx(expected_tokens(a, k), rel=0.01)
+
+
+@pytest.mark.parametrize(("a", "k"), [(-0.1, 2), (1.1, 2), (0.5, -1)])
+def test_what_makes_no_sense_is_refused(a, k):
+    with pytest.raises(ValueError, match="need"):
+        expected_tokens(a, k)
+
+
+def test_verify_ratio_between_and_beyond_what_was_measured():
+    costs = Costs({0: 1.0, 1: 1.1, 4: 1.4, 8: 2.0}, draft=0.2)
+    assert costs.v(1) == 1.1 and costs.v(2) == pytest.approx(1.2) and costs.v(6) == pytest.approx(1.7)
+    assert costs.v(10) == pytest.approx(2.3)  # along the last two
+    assert costs.round(4) == pytest.approx(2.2)
+    assert Costs().v(5) == 1.0
+
+
+def test_measuring_leaves_the_session_as_it_was():
+    session = TableSession(capacity=12)
+    session.forward([1, 2, 3])
+    verify, seconds = measure_verify(session)
+    assert session.length == 3 and verify[0] == 1.0 and seconds > 0
+    assert set(verify) == {0, 1, 2, 4, 8}  # 17 rows do not fit
+
+
+class TestAdaptive:
+    """The rule against simulated proposers of known acceptance."""
+
+    def rate(self, policy, costs, a, rounds=3000, k=8, fixed=None, confidence=None, seed=0):
+        random = np.random.default_rng(seed)
+        tokens = spent = 0.0
+        for _ in range(rounds):
+            chances = [a if confidence is None else random.choice(confidence) for _ in range(k)]
+            shown = [None if confidence is None else c for c in chances]
+            if fixed is not None:
+                n = fixed
+            else:
+                limit, n = policy.limit(k), 0
+                while n < limit and (n == 0 or policy.go_on(shown[:n])):
+                    n += 1
+            accepted = 0
+            while accepted < n and random.random() < chances[accepted]:
+                accepted += 1
+            if fixed is None:
+                policy.learn(shown[:n], accepted)
+            tokens += accepted + 1
+            spent += costs.round(n)
+        return tokens / spent
+
+    @pytest.mark.parametrize("a", [0.2, 0.5, 0.8, 0.95])
+    @pytest.mark.parametrize("draft", [0.02, 0.15, 0.4])
+    def test_close_to_the_best_fixed_length(self, a, draft):
+        costs = Costs({0: 1.0, 8: 1.4}, draft=draft)
+        best = max(self.rate(None, costs, a, fixed=n) for n in range(9))
+        assert self.rate(AdaptiveLength(costs), costs, a) > 0.93 * best
+
+    def test_better_than_any_fixed_length_where_confidence_tells(self):
+        costs = Costs({0: 1.0, 8: 1.4}, draft=0.2)
+        mixed = (0.05, 0.98, 0.98)
+        best = max(self.rate(None, costs, None, fixed=n, confidence=mixed) for n in range(9))
+        assert self.rate(AdaptiveLength(costs), costs, None, confidence=mixed) > 1.05 * best
+
+    def test_a_proposer_that_does_not_pay_is_left_alone_but_tried_again(self):
+        costs = Costs({0: 1.0, 1: 1.9, 8: 3.0}, draft=0.2)
+        policy = AdaptiveLength(costs)
+        assert self.rate(policy, costs, 0.05) > 0.85
+        assert self.rate(policy, costs, 0.97) > 1.2  # the text has changed: it is found out
+
+    def test_a_jump_at_the_second_row_is_looked_beyond(self):
+        costs = Costs({0: 1.0, 1: 2.0, 2: 2.0, 8: 2.1})
+        assert self.rate(AdaptiveLength(costs), costs, 0.9) > 2.0
