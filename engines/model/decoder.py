@@ -8,7 +8,6 @@ queries are laid out as more rows of their key's head, so that attention reads e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -148,7 +147,9 @@ class Decoder:
 
     def check_layers(self, layers: Sequence[int] | None) -> None:
         """Raises UserError unless `layers` is an ascending choice of this decoder's layers."""
-        if layers is not None and not all(a < b for a, b in zip([-1, *layers], [*layers, self.num_layers], strict=True)):
+        if layers is None:
+            return
+        if not all(a < b for a, b in zip([-1, *layers], [*layers, self.num_layers], strict=True)):
             raise UserError(f"Layers must be ascending numbers from 0 to {self.num_layers - 1}, not {list(layers)}.")
 
 
