@@ -39,14 +39,19 @@ def warp(
     logits = _penalised(logits, sampling, history, drafts)
     if 0 < sampling.top_k < vocab:
         return _top_k_rows(logits.cpu().numpy(), sampling)
-    scaled = logits if sampling.temperature == 1 else logits / sampling.temperature
-    rows = torch.softmax(scaled, dim=-1).cpu().numpy()
-    _must_be_numbers(rows[:, :1])  # one NaN, one +inf or nothing but -inf turns a whole row of a softmax into NaN
-    if sampling.top_p < 1 or sampling.min_p > 0:
-        for row in rows:
+    highest = logits.amax(dim=-1, keepdim=True)
+    _must_be_numbers(highest.cpu().numpy())
+    rows = logits - highest
+    if sampling.temperature != 1:
+        rows /= sampling.temperature
+    rows = rows.exp_().cpu().numpy()
+    for row in rows:
+        if sampling.top_p < 1 or sampling.min_p > 0:
             kept, mass = _nucleus(row, sampling)
             row.fill(0.0)
             row[kept] = mass
+        else:
+            row /= row.sum()  # numpy sums pairwise: a row of torch's softmax misses 1 by up to 1e-5
     return rows
 
 
@@ -118,34 +123,40 @@ def _top_k_rows(x: np.ndarray, sampling: Sampling) -> np.ndarray:
         stays = scaled >= np.partition(scaled, len(scaled) - k)[len(scaled) - k]
         ids, scaled = ids[stays], scaled[stays]
         mass = np.exp(scaled - scaled.max())
-        mass /= mass.sum()
         if sampling.top_p < 1 or sampling.min_p > 0:
             kept, mass = _nucleus(mass, sampling)
             ids = ids[kept]
-        row[ids] = mass
+        row[ids] = mass / mass.sum()
     return rows
 
 
-def _nucleus(probs: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
-    """Top-p, then min-p over one row [V] that sums to 1: the indices that stay, ascending, and their new masses.
+def _nucleus(weights: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
+    """Top-p, then min-p over one row [V] of weights, 1 the largest: the indices that stay, ascending, and their mass.
 
-    Both keep the likeliest so many, so that they commute, and what cannot survive is dropped before the sort: tokens
-    under min_p * max, and tokens so small that V of them together hold less than 1 - top_p (the half leaves room for
-    rounding). Top-p keeps a token when the mass of those likelier than it is less than top_p.
+    Top-p keeps a token when those likelier than it hold less than top_p of the row. Both filters keep the likeliest
+    so many; hence they commute, and min-p may go first.
     """
-    top = probs.max()
-    floor = max(float(top) * sampling.min_p, 0.5 * (1.0 - sampling.top_p) / len(probs))
-    ids = np.flatnonzero(probs >= min(np.float32(floor), top))
-    mass = probs[ids]
-    if sampling.top_p < 1:
-        falling = np.sort(mass)[::-1]
-        before = np.cumsum(falling, dtype=np.float64) - falling
-        count = max(1, int(np.searchsorted(before, sampling.top_p, side="left")))
-        least = falling[count - 1]
-        stays = mass > least
-        tied = np.flatnonzero(mass == least)
-        stays[tied[: count - np.count_nonzero(stays)]] = True
-        ids, mass = ids[stays], mass[stays]
+    if sampling.top_p == 1:
+        ids = np.flatnonzero(weights >= np.float32(sampling.min_p))
+        return ids, weights[ids] / weights[ids].sum()
+    total = float(weights.sum())
+    goal = sampling.top_p * total
+    # Drop before the sort what cannot stay. A bar of a thousandth of the tail is high, and right if what passes it
+    # holds the goal; V tokens under the low one hold at most half the tail together, so that none of them can stay.
+    for bar in (1e-3, 0.5 / len(weights)):
+        floor = max(sampling.min_p, bar * (total - goal))
+        ids = np.flatnonzero(weights >= np.float32(floor))
+        mass = weights[ids]
+        if floor == sampling.min_p or mass.sum() > goal:
+            break
+    falling = np.sort(mass)[::-1]
+    before = np.cumsum(falling, dtype=np.float64) - falling
+    count = int(np.searchsorted(before, goal, side="left"))  # at least 1: nothing is before the likeliest
+    least = falling[count - 1]
+    stays = mass > least
+    tied = np.flatnonzero(mass == least)
+    stays[tied[: count - np.count_nonzero(stays)]] = True
+    ids, mass = ids[stays], mass[stays]
     return ids, mass / mass.sum()
 
 
