@@ -128,12 +128,9 @@ class SentencePieceBackend:
     def __init__(self, path: Path, info: Info) -> None:
         import sentencepiece
 
-        from ..weights.sentencepiece_proto import NO_DUMMY_PREFIX
-
-        model = path.read_bytes()
+        self._model = path.read_bytes()
         try:
-            self._sp = sentencepiece.SentencePieceProcessor(model_proto=model)
-            self._sp_inner = sentencepiece.SentencePieceProcessor(model_proto=model + NO_DUMMY_PREFIX)
+            self._sp = sentencepiece.SentencePieceProcessor(model_proto=self._model)
         except (RuntimeError, ValueError) as error:
             raise UserError(f"{path} cannot be read as a tokenizer ({error}); fetch the model again.") from None
         sp = self._sp
@@ -146,7 +143,7 @@ class SentencePieceBackend:
             if i >= size:
                 self.pieces += [""] * (i + 1 - len(self.pieces))
                 self.pieces[i] = text
-            elif i not in control:
+            elif not is_special:
                 continue  # a user-defined piece, which SentencePiece itself finds in a text
             self.added[i] = text
             if is_special:
@@ -156,23 +153,32 @@ class SentencePieceBackend:
         self._ids = {text: i for i, text in self.added.items()}
         self._finder = finder(self._ids)
         self._legacy = info.legacy
-        self.dummy_prefix = sp.encode("a", out_type=str)[:1] != self._sp_inner.encode("a", out_type=str)[:1]
+        self.dummy_prefix = sp.encode("a", out_type=str)[0].startswith(SPACE)
         # Models of this kind start with <s> or <bos> unless their settings say no.
         self.adds_bos = sp.bos_id() if sp.bos_id() >= 0 else None
         self.eos_id = sp.eos_id() if sp.eos_id() >= 0 else None
 
+    @cached_property
+    def _sp_inner(self) -> Any:
+        """The same, but for text that goes on: without the blank in front."""
+        import sentencepiece
+
+        from ..weights.sentencepiece_proto import NO_DUMMY_PREFIX
+
+        return sentencepiece.SentencePieceProcessor(model_proto=self._model + NO_DUMMY_PREFIX)
+
     def encode(self, text: str, specials: bool) -> list[int]:
-        if not specials:
-            return self._sp.encode(text)
         out: list[int] = []
-        first = True
-        for part, is_special in split(self._finder, text):
-            if is_special:
+        again = self._sp  # the blank in front of a text: before every stretch of it, or (legacy false) only the first
+        for n, (part, is_special) in enumerate(split(self._finder, text)):
+            if is_special and specials:
                 out.append(self._ids[part])
+            elif is_special:
+                # Spelled out in two halves, for SentencePiece itself would find a user-defined name.
+                out += (again if n == 0 else self._sp_inner).encode(part[0]) + self._sp_inner.encode(part[1:])
+                again = self._sp_inner
             else:
-                # The blank in front of a text: before every stretch of it, or (legacy false) only the first.
-                out += (self._sp if first or self._legacy else self._sp_inner).encode(part)
-            first = False
+                out += (again if n == 0 or specials and self._legacy else self._sp_inner).encode(part)
         return out
 
     def raw_bytes(self, i: int) -> bytes:

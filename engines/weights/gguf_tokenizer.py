@@ -53,7 +53,7 @@ def write(file: GGUFFile, folder: Path) -> list[int]:
         _write_sentencepiece(file, folder, tokens, types)
     else:
         raise UserError(f"{file.path} has a tokenizer of kind {kind!r}; 'gpt2' and 'llama' can be converted.")
-    _write_settings(file, folder, tokens, types)
+    _write_settings(file, folder, tokens)
     return _endings(file, tokens, types)
 
 
@@ -110,6 +110,8 @@ def _write_sentencepiece(file: GGUFFile, folder: Path, tokens: list[str], types:
     for i, (token, score, kind) in enumerate(zip(tokens, scores, types, strict=True)):
         if token == "" or token in seen:  # and on pieces that are all different, and not empty
             token, kind = f"<unused-{i}>", sp.UNUSED
+        if kind == sp.USER_DEFINED:  # llama.cpp's converter writes their blanks out
+            token = token.replace(" ", "\u2581")
         seen[token] = i
         pieces.append((token, score, kind))
     proto = sp.model_proto(
@@ -128,7 +130,7 @@ def _id(file: GGUFFile, name: str, default: Any = None) -> Any:
     return default if value is None else int(value)
 
 
-def _write_settings(file: GGUFFile, folder: Path, tokens: list[str], types: list[int]) -> None:
+def _write_settings(file: GGUFFile, folder: Path, tokens: list[str]) -> None:
     settings: dict[str, Any] = {
         "add_bos_token": bool(file.get("tokenizer.ggml.add_bos_token", file.need("tokenizer.ggml.model") == "llama")),
         "add_eos_token": False,
@@ -144,11 +146,6 @@ def _write_settings(file: GGUFFile, folder: Path, tokens: list[str], types: list
         settings["chat_template"] = template
     if file.need("tokenizer.ggml.model") == "llama":
         settings["legacy"] = True  # llama.cpp, too, puts the blank after every control token
-        settings["added_tokens_decoder"] = {
-            str(i): {"content": t, "special": k == sp.CONTROL}
-            for i, (t, k) in enumerate(zip(tokens, types, strict=True))
-            if k in (sp.CONTROL, sp.USER_DEFINED)
-        }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, ensure_ascii=False, indent=1), "utf-8")
 
 

@@ -52,17 +52,11 @@ def model_proto(
         field(1, field(1, text.encode()) + field(2, float(score)) + field(3, kind)) for text, score, kind in pieces
     )
     byte_fallback = any(kind == BYTE for _, _, kind in pieces)
-    trainer = b"".join(
-        (
-            field(3, model_type),
-            field(4, len(pieces)),
-            field(35, int(byte_fallback)),
-            field(40, unk_id),
-            field(41, bos_id),
-            field(42, eos_id),
-            field(43, pad_id),
-        )
-    )
+    trainer = field(3, model_type) + field(4, len(pieces)) + field(35, int(byte_fallback))
+    for number, i in enumerate((unk_id, bos_id, eos_id, pad_id)):
+        trainer += field(40 + number, i)
+        if i >= 0:  # SentencePiece finds them by their name, "<s>" and so on unless another is given
+            trainer += field(45 + number, pieces[i][0].encode())
     # "identity": the text as it is, no run of blanks thrown away.
     normalizer = field(1, b"identity") + field(3, int(add_dummy_prefix)) + field(4, 0) + field(5, 1)
     return body + field(2, trainer) + field(3, normalizer)
