@@ -44,7 +44,8 @@ def render(
     except _TooLong:
         raise UserError(f"The chat template of {name} does not come to an end; use raw prompts with it.") from None
     except jinja2.TemplateError as error:
-        raise UserError(f"The chat template of {name} failed: {error}. Use a raw prompt with it.") from None
+        what = str(error).rstrip(".")
+        raise UserError(f"The chat template of {name} failed: {what}. Use a raw prompt with it.") from None
     except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError) as error:
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"The chat template of {name} failed ({what}). Use a raw prompt with it.") from None
