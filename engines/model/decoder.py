@@ -67,7 +67,7 @@ class Decoder:
         self.cache_dtype = torch.float32 if self.device.type == "cpu" else embedding.dtype
         self._embedding, self._layers, self._final, self._head = embedding, layers, norm, head
         self._scale = config.embed_scale
-        if embedding.dtype == torch.bfloat16:  # as the model was trained: the factor, too, is rounded
+        if dtype == "bf16":  # as the model was trained: the factor, too, is rounded
             self._scale = float(torch.tensor(self._scale, dtype=torch.bfloat16))
         c = config
         self._group = c.heads // c.kv_heads

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ import torch
 from engines.errors import UserError
 
 from . import linear
-from .choose import choose_dtype
+from .choose import ranking
 from .config import ModelConfig, NotCompact
 from .decoder import Decoder, Layer
 from .linear import HalfOverflow
@@ -75,13 +77,12 @@ def load_decoder(
 ) -> Decoder:
     """As `load`, but raises NotCompact for a model that the compact decoder does not cover."""
     config, weights = ModelConfig.from_folder(folder), Weights(folder)
-    chosen = choose_dtype(config, device) if dtype == "auto" else dtype
-    try:
-        return _build(config, weights, chosen, device, progress)
-    except HalfOverflow:
-        if dtype == "fp16":
-            raise UserError("Some weights are too large for fp16; choose bf16, fp32 or auto.") from None
-        return _build(config, weights, "bf16", device, progress)
+    for choice in ranking(config, device) if dtype == "auto" else [dtype]:
+        try:
+            return _build(config, weights, choice, device, progress)
+        except HalfOverflow:
+            continue
+    raise UserError("Some weights are too large for fp16; choose bf16, fp32 or auto.")
 
 
 def _build(
@@ -97,23 +98,29 @@ def _build(
     folder.refuse_strangers()
     say(0.0, "reading the embedding")
     embedding = weights.read(f"{stem}embed_tokens.weight", (config.vocab, config.hidden))
-    if dtype == "fp16":
-        linear.check_half(embedding)
-    if config.tied:
-        if dtype == "fp16" and device.type == "cpu":  # two forms are needed: one to look rows up, one to multiply
-            head = linear.make(dtype, device, [embedding])
-            embedding = embedding.to(linear.TYPES[dtype])
-        else:
-            embedding = embedding.to(device, linear.TYPES[dtype])
-            head = linear.Dense(embedding)
+    packed = dtype == "fp16" and device.type == "cpu"
+    kind = embedding.dtype if packed and embedding.itemsize == 2 else linear.TYPES[dtype]  # looked up, not multiplied
+    if config.tied and packed:  # two forms are needed: one to look rows up in, one to multiply by
+        head = linear.make(dtype, device, [embedding])
+        embedding = embedding.to(kind)
+    elif config.tied:
+        head = linear.make(dtype, device, [embedding])
+        embedding = head.weight
     else:
-        embedding = embedding.to(device, linear.TYPES[dtype])
+        if kind == torch.float16:
+            linear.check_half(embedding)
+        embedding = embedding.to(device, kind)
         name = next((n for n in names if n.endswith("lm_head.weight")), "lm_head.weight")
         head = linear.make(dtype, device, [weights.read(name, (config.vocab, config.hidden))])
-    layers = []
-    for i in range(config.layers):
-        say((i + 1) / steps, f"reading layer {i + 1} of {config.layers}")
-        layers.append(folder.layer(i))
+    layers: list[Layer] = []
+    with ThreadPoolExecutor(_workers(device)) as pool:
+        waiting = [pool.submit(folder.layer, i) for i in range(config.layers)]
+        try:
+            for i, layer in enumerate(waiting):
+                layers.append(layer.result())
+                say((i + 2) / steps, f"reading layer {i + 1} of {config.layers}")
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
     norm = folder.norm("norm.weight", config.hidden)
     shared = isinstance(head, linear.Dense) and head.weight is embedding
     total = sum(k.bytes for x in layers for k in (x.qkv, x.out, x.gate_up, x.down))
@@ -122,11 +129,17 @@ def _build(
     return Decoder(config, dtype, embedding, layers, norm, head, total, weights.folder.name)
 
 
+def _workers(device: torch.device) -> int:
+    """How many layers to read at once. Packing is single-threaded, so it pays on the CPU; more would cost memory."""
+    return min(4, torch.get_num_threads()) if device.type == "cpu" else 1
+
+
 class _Folder:
     """Reads the layers of one model folder in the form that the decoder wants."""
 
     def __init__(self, config: ModelConfig, weights: Weights, stem: str, dtype: str, device: torch.device) -> None:
         self.config, self.weights, self.stem, self.dtype, self.device = config, weights, stem, dtype, device
+        self._own = threading.local()  # each worker's scratch memory
 
     def norm(self, name: str, size: int, heads: int = 0) -> torch.Tensor:
         """A norm's weight, float32, times sqrt(size) (see `Decoder._norm`); for heads in the order of their rows."""
@@ -136,17 +149,19 @@ class _Folder:
 
     def _products(self, prefix: str, shapes: dict[str, tuple[int, int]], bias: bool) -> linear.Kernel:
         c, weights, offsets = self.config, [], []
+        scratch = self._own.scratch = getattr(self._own, "scratch", None) or linear.Scratch()
         for name, shape in shapes.items():
             full = f"{self.stem}{prefix}{name}"
-            weights.append(self.weights.read(f"{full}.weight", shape))
+            weights.append(self.weights.read(f"{full}.weight", shape, scratch))
             if bias:
                 offsets.append(self.weights.read(f"{full}.bias", shape[:1]))
             if name in ("q_proj", "k_proj"):
                 weights[-1] = pair_rows(weights[-1], c.head_dim)
                 if bias:
                     offsets[-1] = pair_rows(offsets[-1], c.head_dim)
-        return linear.make(self.dtype, self.device, weights, offsets if bias else None)
+        return linear.make(self.dtype, self.device, weights, offsets if bias else None, scratch)
 
+    @torch.inference_mode()  # belongs to a thread, so each worker enters it
     def layer(self, i: int) -> Layer:
         c, at = self.config, f"layers.{i}."
         q, kv, hidden, inner = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.hidden, c.intermediate

@@ -16,6 +16,7 @@ import torch
 from engines.errors import UserError
 
 from .config import read_json
+from .linear import Scratch
 
 _TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _HEADER_MAX = 100 * 2**20  # the format's own limit
@@ -59,24 +60,26 @@ class Weights:
     def names(self) -> list[str]:
         return list(self._where)
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._entry(name)[1]["shape"])
-
     def _entry(self, name: str) -> tuple[Path, dict[str, Any], int]:
         if name not in self._where:
             raise UserError(f"The weights in {self.folder} lack the tensor {name}; they are not those of config.json.")
         return self._where[name]
 
-    def read(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
-        """The tensor in its stored type. Raises UserError if it is missing, or not of `shape` when that is given."""
+    def read(self, name: str, shape: tuple[int, ...], scratch: Scratch | None = None) -> torch.Tensor:
+        """The tensor in its stored type. Raises UserError if it is missing or not of `shape`.
+
+        With `scratch` it lies there under its own last name, until the next tensor of that name is read.
+        """
         path, entry, start = self._entry(name)
         found = tuple(entry["shape"])
-        if shape is not None and found != shape:
+        if found != shape:
             raise UserError(f"The tensor {name} has shape {list(found)}, but config.json asks for {list(shape)}.")
         if entry["dtype"] not in _TYPES:
             raise UserError(f"The tensor {name} is stored as {entry['dtype']}, which is not supported here.")
         begin, end = entry["data_offsets"]
-        out = torch.empty(found, dtype=_TYPES[entry["dtype"]])
+        dtype = _TYPES[entry["dtype"]]
+        own = ".".join(name.split(".")[-2:])
+        out = scratch.take(own, found, dtype) if scratch else torch.empty(found, dtype=dtype)
         if out.nbytes != end - begin:
             raise UserError(f"{path} is damaged: the tensor {name} has the wrong number of bytes. Get it again.")
         if out.nbytes:
