@@ -23,25 +23,25 @@ BLOCK = {
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+HEAD_NORMS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 # Gemma norms both before and after each half of a layer, so that the same GGUF name means another tensor.
 GEMMA = {
     "post_attention_norm": "post_attention_layernorm",
     "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
+BLOCKS = {"qwen3": HEAD_NORMS, "gemma3": {**HEAD_NORMS, **GEMMA}}
 IGNORED = {"rope_freqs.weight"}  # folded into the configuration
 
 
 def plans(file: GGUFFile, config: dict[str, Any]) -> list[Plan]:
     """What to write, in the file's order. Raises UserError for a tensor without a place, or a missing one."""
-    blocks = {**BLOCK, **GEMMA} if file.arch == "gemma3" else BLOCK
+    blocks = {**BLOCK, **BLOCKS.get(file.arch, {})}
     out = []
     for name in file.tensors:
         if name in IGNORED:
