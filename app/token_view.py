@@ -24,7 +24,7 @@ def head() -> str:
 class TokenView(gr.HTML):
     """One run. `name` is its letter or word on the page; `slim` makes it one line, its text folded away."""
 
-    def __init__(self, name: str, slim: bool = False, **more: Any) -> None:
+    def __init__(self, name: str = "", slim: bool = False, **more: Any) -> None:
         super().__init__(
             value="",
             html_template=f'<div class="sp-view {"sp-slim" if slim else "sp-full"}" data-state="idle"></div>',

@@ -148,6 +148,7 @@
       }
       const changed = this.fold.add(event);
       if (event.type === "start") this.setState("running", "");
+      else if (event.type === "draft" && this.fold.rounds.length === 1) this.setState("running", "");
       else if (event.type === "done") this.finish(event);
       return changed;
     }

@@ -149,10 +149,9 @@
     }
     const node = element("span", "sp-shared");
     if (piece.owners.every((t) => REFUSED.has(t.state))) node.classList.add("sp-refused");
+    const bars = node.appendChild(element("i", "sp-bars"));
     for (const token of piece.owners) {
-      const bar = element("i", "sp-bar sp-" + token.state);
-      own(bar, token);
-      node.appendChild(bar);
+      own(bars.appendChild(element("i", "sp-bar sp-" + token.state)), token);
     }
     node.appendChild(element("span", "sp-glyph", piece.text));
     const marked = piece.owners.find((t) => MARKS[t.state] && lastOf.has(t));
