@@ -139,7 +139,7 @@ def _run_pip(wheel: Wheel, work: Path, on_bytes: Callable[[int], None]) -> None:
         )  # fmt: skip
         try:
             while pip.poll() is None:
-                on_bytes(_grown(work))
+                on_bytes(max(_grown(work / "tmp"), _grown(work / "out")))
                 time.sleep(POLL)
         finally:
             if pip.poll() is None:  # an interrupt, or the page is closing
@@ -166,7 +166,7 @@ def _why(log: str) -> str:
         raise UserError("The disk is full: make room, or set SPECPLAY_HOME to a folder on another disk.")
     errors = [line.strip() for line in log.splitlines() if line.startswith("ERROR:")]
     lines = errors or [line.strip() for line in log.splitlines() if line.strip()]
-    if any(word in log for word in ("NewConnectionError", "ConnectTimeout", "NameResolutionError", "Max retries")):
+    if "after connection broken by" in log and "(from versions: none)" in log:
         return "it cannot be reached"
     return lines[-1].removeprefix("ERROR: ")[:200] if lines else "pip failed without a word"
 
