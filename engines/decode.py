@@ -285,6 +285,8 @@ class _End:
                 self._cut(verdict, len(proposal.ids), i, is_extra)
                 break
         verdict.held = self.stops.held
+        if self.keep is not None:  # what the end will take back must not be shown before it comes
+            verdict.held = len(self.ids) - self.keep + (self.last_text is not None)
 
     def _cut(self, verdict: Verdict, proposed: int, last: int, is_extra: bool) -> None:
         """The token at `last` of the round was the run's last one."""

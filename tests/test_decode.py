@@ -15,7 +15,7 @@ from fakes import LetterTokenizer, Scripted, TableSession, greedy, job
 from engines.decode import decode
 from engines.errors import UserError
 from engines.events import from_json, to_json
-from engines.fold import fold
+from engines.fold import Fold, fold
 from engines.proposers.draft_model import DraftModelProposer
 from engines.proposers.layer_skip import LayerSkipProposer, default_skip, kept_layers
 from engines.proposers.ngram import NgramProposer
@@ -128,6 +128,25 @@ def test_stop_strings_end_everything_at_the_same_place(k, wrong):
             assert counted.accepted + counted.corrected + counted.bonus + counted.plain == len(want)
             assert all(t.state != "pending" for t in view.tokens())
             session.rollback(0)
+
+
+@pytest.mark.parametrize("wrong", [(), (1,)])
+def test_no_view_ever_shows_what_a_stop_string_takes_back(wrong):
+    """A view that keeps the held tokens back only ever grows, and ends at exactly the kept text."""
+    session = TableSession(seed=5)
+    text = "".join(chr(97 + t) for t in greedy(session, (0, 1), 60))
+    for begin, size, k in itertools.product(range(2, 20), (1, 3, 4), (1, 3, 8)):
+        stop = text[begin : begin + size]
+        view, shown = Fold(), ""
+        for event in decode(job(session, oracle(session, wrong), k=k, max_new_tokens=60, stop=(stop,))):
+            view.add(event)
+            if event.type in ("verdict", "done"):
+                emitted = [t.text for t in view.tokens() if t.state in Fold.EMITTED]
+                now = "".join(emitted[: len(emitted) - view.held])
+                assert now.startswith(shown)
+                shown = now
+        assert shown == text[: text.index(stop)]
+        session.rollback(0)
 
 
 def test_stop_inside_a_token_cuts_its_text():

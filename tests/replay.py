@@ -18,7 +18,7 @@ from engines.fold import Fold
 from engines.settings import RunSettings
 
 Tokens = Sequence[str]  # what each token adds to the text: "" for one that ends inside a character
-ACCEPTED = (3, 1, 4, 0, 2)  # accepted in the first, second, ... round, over and over
+ACCEPTED = (3, 1, 8, 0, 2)  # accepted in the first, second, ... round, over and over; all of them where k is less
 
 
 def byte_tokens(text: str, size: int = 2) -> list[str]:

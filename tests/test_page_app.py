@@ -1,0 +1,56 @@
+"""Starting the page: what it imports, and which port it takes."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def script():
+    """app.py, which shares its name with the package app/."""
+    spec = importlib.util.spec_from_file_location("app_script", ROOT / "app.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_built_without_torch():
+    code = (
+        "import sys; sys.argv = ['app.py']\n"
+        "from app.page import build_page, launch_options\n"
+        "from engines.service import Engine\n"
+        "build_page(Engine(), 'smollm2-135m-instruct'); launch_options()\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'transformers', 'plotly', 'matplotlib'}))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert out.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_a_busy_port_gives_way_to_the_next_free_one(script):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        found = script.free_port("127.0.0.1", port)
+        assert port < found < port + script.PORTS_TO_TRY
+    assert script.free_port("127.0.0.1", port) == port
+
+
+def test_no_port_at_all_is_said_in_a_sentence(script):
+    with pytest.raises(OSError, match="--port"):
+        script.free_port("203.0.113.1", 7860)  # an address that no machine has
+    assert script.main(["--host", "203.0.113.1", "--no-browser"]) == 2
+
+
+def test_defaults(script):
+    args = script.parse([])
+    assert (args.host, args.port, args.no_browser) == ("127.0.0.1", 7860, False)
+    assert script.parse(["--target", "org/name"]).target == "org/name"

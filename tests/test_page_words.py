@@ -1,0 +1,143 @@
+"""What the page says in words, and what it makes of what was typed."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.catalogue_choices import drafts_for
+from app.panel import FIELDS, settings_from
+from app.verdict import explain
+from app.words import in_words, ranges
+from engines.errors import UserError
+from engines.fold import Metrics
+from engines.settings import RunSettings, Sampling
+
+TYPED = {
+    "proposer": "ngram",
+    "draft": None,
+    "k": 8,
+    "temperature": 0,
+    "adaptive": False,
+    "verify": "token",
+    "top_k": 0,
+    "top_p": 1,
+    "min_p": 0,
+    "repetition_penalty": 1,
+    "ngram_min": 1,
+    "ngram_max": 4,
+    "skip_layers": "",
+}
+SHARED = {"target": "smollm2-135m-instruct", "max_new_tokens": 64, "seed": 3}
+
+
+def read(**changes):
+    typed = {**TYPED, **changes}
+    return settings_from([typed[name] for name in FIELDS], SHARED)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (RunSettings(), "plain decoding · greedy"),
+        (RunSettings(proposer="ngram", k=8), "n-gram lookup (1 to 4) · k = 8 · greedy"),
+        (
+            RunSettings(proposer="draft", draft="org/small", adaptive=True, sampling=Sampling(0.7, 40, 0.9, 0.05)),
+            "draft org/small · k up to 4, adaptive · temperature 0.7 · top-k 40 · top-p 0.9 · min-p 0.05",
+        ),
+        (
+            RunSettings(proposer="layer-skip", skip_layers=(10, 11, 12, 20), verify="block"),
+            "layer skip without layers 10-12, 20 · k = 4 · block verification · greedy",
+        ),
+        (
+            RunSettings(sampling=Sampling(top_k=5, repetition_penalty=1.2)),
+            "plain decoding · greedy · repetition penalty 1.2",
+        ),
+    ],
+)
+def test_settings_in_words(settings, words):
+    assert in_words(settings) == words
+
+
+def test_ranges():
+    assert ranges(()) == ""
+    assert ranges((3,)) == "3"
+    assert ranges((9, 4, 5, 6, 6)) == "4-6, 9"
+
+
+def test_what_is_typed_becomes_settings():
+    assert read() == RunSettings(proposer="ngram", k=8, max_new_tokens=64, seed=3)
+    assert read(proposer="layer-skip", skip_layers="4-6, 9").skip_layers == (4, 5, 6, 9)
+    assert read(proposer="ngram", skip_layers="4-6").skip_layers == ()
+    assert read(proposer="draft", draft=" org/small ").draft == "org/small"
+    assert read(proposer="ngram", draft="org/small").draft is None
+    assert read(k=8.0).k == 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"k": 2.5}, "whole number"),
+        ({"k": None}, "Fill in k"),
+        ({"k": 0}, "k must be"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 0}, "top-p"),
+        ({"ngram_min": 5}, "must not exceed"),
+        ({"proposer": "draft", "draft": " "}, "Choose a draft model"),
+        ({"proposer": "layer-skip", "skip_layers": "a-b"}, "Layers to skip"),
+        ({"proposer": "layer-skip", "skip_layers": "9-4"}, "Layers to skip"),
+        ({"proposer": "layer-skip", "skip_layers": "1-999999999"}, "Layers to skip"),
+        ({"proposer": "layer-skip", "skip_layers": "-3"}, "Layers to skip"),
+    ],
+)
+def test_what_is_typed_wrongly_is_a_sentence(changes, part):
+    with pytest.raises(UserError, match=part):
+        read(**changes)
+
+
+def numbers(**changes):
+    base = dict.fromkeys(("rounds", "emitted", "proposed", "accepted", "rejected", "corrected", "bonus", "plain"), 10)
+    rest = {
+        "unjudged": 0,
+        "nothing_proposed": 0,
+        "acceptance_rate": 0.5,
+        "draft_yield": 0.5,
+        "tokens_per_pass": 2.0,
+        "acceptance_by_position": [],
+        "acceptance_by_position_judged": [],
+        "seconds": {"prefill": 1.0, "propose": 0.1, "verify": 0.8, "sample": 0.05, "other": 0.05},
+        "tokens_per_second": 10.0,
+    }
+    return Metrics(**{**base, **rest, **changes})
+
+
+@pytest.mark.parametrize(
+    ("value", "proposer", "metrics", "parts"),
+    [
+        (1.6, "ngram", numbers(), ["Faster", "1.25 plain steps", "yields 2.00 tokens", "50 %"]),
+        (1.0, "ngram", numbers(), ["About as fast", "2.00 plain steps"]),
+        (0.5, "ngram", numbers(acceptance_rate=0.2), ["Slower", "4.00 plain steps", "smaller k"]),
+        (0.5, "draft", numbers(acceptance_rate=0.9), ["Slower", "costs more here than it saves"]),
+        (
+            0.5,
+            "draft",
+            numbers(seconds={"prefill": 9.0, "propose": 0.6, "verify": 0.4, "sample": 0, "other": 0}),
+            ["Proposing took 60 %"],
+        ),
+        (0.5, "layer-skip", numbers(acceptance_rate=0.4), ["never trained to leave layers out"]),
+        (0.97, "none", numbers(proposed=0), ["decodes plainly"]),
+        (0.97, "ngram", numbers(proposed=0, acceptance_rate=None), ["Nothing was proposed"]),
+    ],
+)
+def test_a_speed_up_is_explained(value, proposer, metrics, parts):
+    sentence = explain(value, metrics, {"proposer": proposer})
+    for part in parts:
+        assert part in sentence
+
+
+def test_drafts_of_a_target():
+    assert drafts_for("smollm2-1.7b-instruct")[0][1] == "smollm2-135m-instruct"
+    assert [name for _, name in drafts_for("qwen2.5-coder-1.5b-instruct")] == [
+        "qwen2.5-coder-0.5b-instruct",
+        "qwen2.5-coder-1.5b-instruct",
+    ]
+    assert [name for _, name in drafts_for("/some/folder")] == ["/some/folder"]
