@@ -135,8 +135,9 @@ class SentencePieceBackend:
             raise UserError(f"{path} cannot be read as a tokenizer ({error}); fetch the model again.") from None
         sp = self._sp
         size = sp.get_piece_size()
-        self.pieces = sp.id_to_piece(list(range(size)))
-        control = {i for i in range(size) if sp.is_control(i) or sp.is_unknown(i)}
+        every = list(range(size))  # one call for all of them: Gemma has 262 144
+        self.pieces = sp.id_to_piece(every)
+        control = {i for i, yes in enumerate(sp.is_control(every)) if yes} | {sp.unk_id()}
         self.added = {i: self.pieces[i] for i in control}
         special = set(control)
         for i, (text, is_special) in sorted(info.added.items()):

