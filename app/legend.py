@@ -5,7 +5,8 @@ from __future__ import annotations
 TITLE = """
 <div class="sp-title-block">
   <h1>Speculative decoding playground</h1>
-  <p>Something fast proposes k tokens, one pass of the target model checks them all, and the text stays the target's.</p>
+  <p>Something fast proposes k tokens, one pass of the target model checks them all,
+  and the text stays the target's.</p>
 </div>
 """
 

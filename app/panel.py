@@ -158,7 +158,6 @@ def build_panel(letter: str, start: RunSettings, drafts: Sequence[tuple[str, str
         queue=False,
         api_visibility="private",
     )
-    inputs = [
-        proposer, draft, k, temperature, adaptive, verify, top_k, top_p, min_p, penalty, ngram_min, ngram_max, skip_layers,
-    ]  # fmt: skip
+    chosen = [proposer, draft, k, temperature, adaptive, verify, top_k, top_p, min_p, penalty]
+    inputs = [*chosen, ngram_min, ngram_max, skip_layers]  # the order of FIELDS
     return Panel(letter, inputs, view)

@@ -183,13 +183,14 @@
       this.items = [];
     }
 
-    // Rounds from index `from` on may have changed; those before it have not.
+    // Rounds from index `from` on may have changed, or gone; those before it have not.
     update(fold, from) {
       if (from > fold.rounds.length) return;
-      const first = fold.rounds[from] ? fold.rounds[from].number : Infinity;
-      this._dropFrom(first);
-      const redo = this._reopen();
-      const tokens = redo.concat(fold.rounds.slice(from).flatMap((r) => r.tokens).filter((t) => !t.held));
+      const before = fold.rounds[from - 1];
+      const first = this._takeBack(before ? before.number + 1 : -Infinity);
+      let at = Math.min(from, fold.rounds.length);
+      while (at > 0 && fold.rounds[at - 1].number >= first) at -= 1;
+      const tokens = fold.rounds.slice(at).flatMap((r) => r.tokens).filter((t) => !t.held);
       this._markEnd(fold, tokens);
       const fresh = itemsOf(tokens);
       const fragment = document.createDocumentFragment();
@@ -217,27 +218,24 @@
       return Boolean(round) && round.rows > 1;
     }
 
-    // Remove items that hold a token of round `number` or later, but keep their tokens of earlier rounds.
-    _dropFrom(number) {
-      this._kept = [];
-      while (this.items.length) {
-        const item = this.items[this.items.length - 1];
-        if (item.tokens.every((t) => t.round < number)) break;
-        this._kept = item.tokens.filter((t) => t.round < number).concat(this._kept);
-        this._remove();
-      }
-    }
-
-    // What comes may go on with the grapheme that ends the text so far: take back its items to lay them out anew.
-    _reopen() {
-      let tokens = this._kept;
-      while (this.items.length) {
-        const item = this.items[this.items.length - 1];
-        tokens = item.tokens.concat(tokens);
-        this._remove();
-        if (!item.refused && item.text !== "") break;
-      }
-      return tokens.filter((t) => !t.held);
+    // Remove the items that hold a token of round `number` or later, and the last one before them, as what comes may
+    // go on with its grapheme. Returns the round from which everything is to be drawn anew. Items stand in the order
+    // of their last tokens, so those to be removed are the last ones.
+    _takeBack(number) {
+      let first = number;
+      const removeFrom = () => {
+        while (this.items.length) {
+          const { tokens } = this.items[this.items.length - 1];
+          if (tokens[tokens.length - 1].round < first) return;
+          first = Math.min(first, tokens[0].round);
+          this._remove();
+        }
+      };
+      removeFrom();
+      const last = this.items.findLast((item) => !item.refused && item.text !== "");
+      first = last ? Math.min(first, last.tokens[0].round) : -Infinity;
+      removeFrom();
+      return first;
     }
 
     _remove() {

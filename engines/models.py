@@ -119,7 +119,7 @@ class Models:
         `custom(session, tokenizer)` makes a proposer of the caller's own, in place of the one that `settings` name.
         """
         target = self.get(settings.target, settings.dtype, settings.device, say)
-        text, ids = _encode(target, prompt, settings.raw)
+        ids = target.tokenizer.prompt_ids(prompt, raw=settings.raw)
         context = target.decoder.context
         if len(ids) >= context:
             raise UserError(
@@ -134,6 +134,7 @@ class Models:
             draft, proposer = self._proposer(settings, target, session, capacity, say)
         costs = self.costs(settings, say)
         stream = TextStream.after(target.tokenizer, ids)
+        pieces = stream.prompt_pieces(ids)
         start = Start(
             settings=settings.to_json(),
             target=target.name,
@@ -149,8 +150,8 @@ class Models:
                 "machine": f"{sys.platform} {platform.machine()}, {torch.get_num_threads()} threads",
             },
             prompt_ids=ids,
-            prompt_text=text,
-            prompt_tokens=stream.prompt_pieces(ids),
+            prompt_text="".join(pieces),
+            prompt_tokens=pieces,
             context=context,
             costs={"verify": {str(n): v for n, v in costs.verify.items()}, "draft": costs.draft, "pass": costs.pass_seconds},
         )
@@ -187,14 +188,6 @@ class Models:
             own_session = draft.decoder.session(min(draft.decoder.context, capacity))
             return draft, DraftModelProposer(own_session, own, vocabulary)
         raise UserError(f"Unknown proposer {settings.proposer!r}: choose one of {', '.join(PROPOSERS)}.")
-
-
-def _encode(target: Loaded, prompt: str, raw: bool) -> tuple[str, list[int]]:
-    """The prompt as the model gets it, and its ids: never none, for the first round needs a token to go on from."""
-    tokenizer = target.tokenizer
-    if tokenizer.has_chat_template and not raw:
-        return tokenizer.chat([{"role": "user", "content": prompt}])
-    return prompt, tokenizer.prompt_ids(prompt, raw=True)
 
 
 def _piece_of(tokenizer: Any) -> Callable[[int], str]:

@@ -16,6 +16,7 @@ from .errors import UserError
 from .settings import Sampling
 
 _BLOCK = 256  # how many weights `Chance.draw` sums at once
+_SERIAL = 1 << 14  # torch splits an operator among threads from twice as many elements on
 _STRIDE = 64  # how many logits share one maximum when the k-th largest is looked for
 
 
@@ -39,12 +40,7 @@ def warp(
     logits = _penalised(logits, sampling, history, drafts)
     if 0 < sampling.top_k < vocab:
         return _top_k_rows(logits.cpu().numpy(), sampling)
-    highest = logits.amax(dim=-1, keepdim=True)
-    _must_be_numbers(highest.cpu().numpy())
-    rows = logits - highest
-    if sampling.temperature != 1:
-        rows /= sampling.temperature
-    rows = rows.exp_().cpu().numpy()
+    rows = _exponentials(logits, sampling.temperature)
     for row in rows:
         if sampling.top_p < 1 or sampling.min_p > 0:
             kept, mass = _nucleus(row, sampling)
@@ -70,6 +66,25 @@ def greedy_ids(
         ids = at[:, 0].tolist()
     _must_be_numbers(best)  # both argmax take NaN for the largest
     return ids
+
+
+def _exponentials(logits: torch.Tensor, temperature: float) -> np.ndarray:
+    """exp((logits - max) / temperature) of rows [n, V], on the CPU and ours to write to. Errors as `warp`."""
+    if logits.device.type != "cpu":
+        highest = logits.amax(dim=-1, keepdim=True)
+        _must_be_numbers(highest.cpu().numpy())
+        return ((logits - highest) / temperature).exp_().cpu().numpy()
+    x = logits.numpy()
+    highest = x.max(axis=1, keepdims=True)
+    _must_be_numbers(highest)
+    rows = x - highest
+    if temperature != 1:
+        rows /= np.float32(temperature)
+    # torch's exp is the faster one without AVX-512. In short parts it stays on this thread: waiting for the others
+    # costs more than they save, and many times more on a machine that is busy otherwise.
+    for part in torch.from_numpy(rows).view(-1).split(_SERIAL):
+        part.exp_()
+    return rows
 
 
 def _must_be_numbers(values: np.ndarray) -> None:
@@ -163,14 +178,14 @@ def _nucleus(weights: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.nd
 def raw_stats(logits: torch.Tensor, ids: Sequence[int]) -> tuple[list[float], list[int]]:
     """For each id, one a row of logits [>= n, V]: its softmax probability before any warping, and its rank
 
-    (how many logits of the row are strictly larger; 0 is the model's first choice).
+    (how many logits of the row are strictly larger; 0 is the model's first choice). Errors as `warp`.
     """
     n = len(ids)
-    x = logits[:n].detach().float()
-    if x.device.type == "cpu":  # numpy's view: a thin pass a row, and none of the cost of many small tensors
-        rows, probs = x.numpy(), torch.softmax(x, dim=-1).numpy()
+    x = logits[:n].detach().float().contiguous()
+    if x.device.type == "cpu":  # numpy's view: thin passes, and none of the cost of many small tensors
+        rows, weights = x.numpy(), _exponentials(x, 1.0)
         rank = [int(np.count_nonzero(row > row[i])) for row, i in zip(rows, ids, strict=True)]
-        return [float(row[i]) for row, i in zip(probs, ids, strict=True)], rank
+        return [float(row[i] / row.sum()) for row, i in zip(weights, ids, strict=True)], rank
     at = torch.tensor(list(ids), device=x.device, dtype=torch.long)[:, None]
     probs = torch.softmax(x, dim=-1).gather(1, at)[:, 0].tolist()
     return probs, (x > x.gather(1, at)).sum(dim=-1).tolist()

@@ -107,13 +107,13 @@ def test_eos_as_the_corrected_token_hides_what_was_unjudged():
     assert events[-2].cut == 4
 
 
-@pytest.mark.parametrize("wrong", [(), (0,), (1,), (2,), (3,)])
+@pytest.mark.parametrize("wrong", [(), (0,), (2,)])
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
 def test_stop_strings_end_everything_at_the_same_place(k, wrong):
     """E4: a stop string that straddles blocks or ends inside one; independent of where blocks begin."""
     session = TableSession(seed=5)
     text = "".join(chr(97 + t) for t in greedy(session, (0, 1), 60))
-    for begin, size in itertools.product(range(2, 30), (1, 2, 3, 4)):
+    for begin, size in itertools.product(range(2, 30, 4), (1, 3, 4)):
         stop = text[begin : begin + size]
         for stops in ((stop,), (stop, "zz"), (text[50:60], stop)):
             # The one that is complete first ends the run; of those complete at the same token, the one begun first.
@@ -135,7 +135,7 @@ def test_no_view_ever_shows_what_a_stop_string_takes_back(wrong):
     """A view that keeps the held tokens back only ever grows, and ends at exactly the kept text."""
     session = TableSession(seed=5)
     text = "".join(chr(97 + t) for t in greedy(session, (0, 1), 60))
-    for begin, size, k in itertools.product(range(2, 20), (1, 3, 4), (1, 3, 8)):
+    for begin, size, k in itertools.product(range(2, 20, 3), (1, 3, 4), (1, 8)):
         stop = text[begin : begin + size]
         view, shown = Fold(), ""
         for event in decode(job(session, oracle(session, wrong), k=k, max_new_tokens=60, stop=(stop,))):

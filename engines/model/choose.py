@@ -8,6 +8,7 @@ not stay in the CPU's cache, and is remembered in the product's cache folder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -37,7 +38,7 @@ def ranking(config: ModelConfig, device: torch.device) -> list[str]:
     known = _remembered()
     times = known.get(key)
     if not _plausible(times):
-        times = measure(shapes)
+        times = measure(shapes, config.layers)
         _remember({**known, key: times})
     return sorted(times, key=lambda dtype: sum(times[dtype]))
 
@@ -51,12 +52,17 @@ def matrices(config: ModelConfig) -> list[tuple[int, int]]:
 
 
 @torch.inference_mode()
-def measure(shapes: list[tuple[int, int]]) -> dict[str, list[float]]:
-    """dtype -> seconds for 1 and for 5 rows over the same weights; the shortest of interleaved repeats."""
+def measure(shapes: list[tuple[int, int]], layers: int) -> dict[str, list[float]]:
+    """dtype -> seconds for 1 and for 5 rows over the same weights; the shortest of interleaved repeats.
+
+    Over at most as many layers as the model has: what fits the cache when measured then does so in use.
+    """
     usable = [d for d in linear.TYPES if d != "fp16" or linear.has_packed_half()]
     kernels: dict[str, list[tuple[linear.Kernel, int]]] = {d: [] for d in usable}
     total = 0
-    while total < _PARAMETERS:
+    for _ in range(layers):
+        if total >= _PARAMETERS:
+            break
         for rows, columns in shapes:
             rows = max(16, min(rows, _PARAMETERS // 2 // columns))  # of a giant, a part
             weight = torch.full((rows, columns), 0.01)
@@ -114,7 +120,8 @@ def _remember(data: dict) -> None:
         part.write_text(json.dumps(data, indent=1), encoding="utf-8")
         part.replace(path)
     except OSError:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def _plausible(times: object) -> bool:

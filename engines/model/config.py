@@ -124,7 +124,7 @@ class ModelConfig:
             head_dim=head_dim,
             intermediate=_whole(data, "intermediate_size"),
             vocab=_whole(data, "vocab_size"),
-            eps=float(data["rms_norm_eps"]),
+            eps=_number(data, "rms_norm_eps"),
             context=_whole(data, "max_position_embeddings"),
             tied=bool(data.get("tie_word_embeddings", False)),
             ropes=_ropes(data, _whole(data, "max_position_embeddings")),
@@ -137,7 +137,7 @@ class ModelConfig:
             gemma=gemma,
             activation=_ACTIVATIONS[activation],
             embed_scale=math.sqrt(hidden) if gemma else 1.0,
-            attn_scale=(data["query_pre_attn_scalar"] if gemma else head_dim) ** -0.5,
+            attn_scale=(_number(data, "query_pre_attn_scalar") if gemma else head_dim) ** -0.5,
             eos=tuple(eos) if isinstance(eos, list) else () if eos is None else (int(eos),),
             bos=data.get("bos_token_id"),
         )
@@ -161,6 +161,14 @@ def _whole(data: dict[str, Any], key: str, default: int | None = None) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UserError(f"config.json says {key} = {value!r}, which must be a whole number above 0.")
     return value
+
+
+def _number(data: dict[str, Any], key: str, default: float | None = None) -> float:
+    value = data.get(key)
+    value = default if value is None else value
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise UserError(f"config.json says {key} = {value!r}, which must be a number above 0.")
+    return float(value)
 
 
 def _refuse_the_unknown(data: dict[str, Any]) -> None:
@@ -200,9 +208,9 @@ def _windows(family: str, data: dict[str, Any], layers: int) -> tuple[int | None
 
 def _ropes(data: dict[str, Any], context: int) -> tuple[Rope, Rope]:
     """(full, sliding), from the fields of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters)."""
-    theta = float(data.get("rope_theta", 10000.0))
+    theta = _number(data, "rope_theta", 10000.0)
     new = data.get("rope_parameters")
-    local_theta = float(data.get("rope_local_base_freq", theta))
+    local_theta = _number(data, "rope_local_base_freq", theta)
     if isinstance(new, dict) and isinstance(new.get("full_attention"), dict):
         full, local = new["full_attention"], new.get("sliding_attention") or {}
     elif isinstance(new, dict):
@@ -226,7 +234,6 @@ def _rope(fields: dict[str, Any], theta: float, context: int) -> Rope:
         raise NotCompact("rotary positions on a part of each head")
     if kind == "yarn" or kind == "llama3":
         scaling.setdefault("original_max_position_embeddings", context)
-    try:
-        return Rope(float(scaling.pop("rope_theta", None) or theta), scaling)
-    except (TypeError, ValueError):
-        raise UserError("config.json has a rope_theta that is not a number; get the file again.") from None
+    theta = _number(scaling, "rope_theta", theta)
+    scaling.pop("rope_theta", None)
+    return Rope(theta, scaling)

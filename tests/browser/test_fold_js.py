@@ -1,0 +1,103 @@
+"""The browser's fold and the engine's are the same, event by event, over made-up runs of every shape."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import asdict
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.token_view import ASSETS
+from engines.cost import expected_tokens
+from engines.events import Done, Draft, Extra, Judged, Proposed, Start, Verdict, to_json
+from engines.fold import Fold
+from engines.settings import RunSettings
+
+DRIVER = """(lines) => {
+  const fold = new SpecPlay.Fold();
+  return lines.map((line) => {
+    fold.add(JSON.parse(line));
+    const tokens = fold.tokens().map((t) => ({id: t.id, text: t.text, state: t.state, round: t.round, position: t.position}));
+    const rounds = fold.rounds.map((r) => ({number: r.number, seconds: r.seconds, rows: r.rows, note: r.note}));
+    return {tokens, rounds, text: fold.text(), held: fold.held, metrics: fold.metrics(),
+            heldBack: fold.tokens().filter((t) => t.held).length};
+  });
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(browser):
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_script_tag(path=str(ASSETS / "fold.js"))
+    yield page
+    context.close()
+
+
+def random_run(seed: int) -> list:
+    """A run with everything that can happen in one: nothing proposed, ends inside a block, held and withdrawn tokens."""
+    rng = random.Random(seed)
+    proposer = rng.choice(["none", "ngram", "draft"])
+    made = RunSettings(proposer=proposer, draft="d" if proposer == "draft" else None, k=rng.randint(1, 5))
+    events: list = [Start(made.to_json(), "t", proposer, "e", "cpu", "fp32", {}, [1], "p", ["p"])]
+    text = lambda: rng.choice(["", " a", "b", "\n", "é", "👩"])  # noqa: E731
+    emitted = 0
+    for number in range(1, rng.randint(0, 12) + 1):
+        n = 0 if proposer == "none" else rng.choice([0, made.k, rng.randint(0, made.k)])
+        proposed = [Proposed(rng.randint(0, 99), text(), rng.random()) for _ in range(n)]
+        events.append(Draft(number, proposed, rng.random(), rng.choice([None, "a note"])))
+        accepted = rng.randint(0, n)
+        cut = rng.randint(0, n - accepted) if rng.random() < 0.2 else 0
+        judged = [Judged(t.id, i < accepted, 0.5, 0.5, 1.0) for i, t in enumerate(proposed[: min(n - cut, accepted + 1)])]
+        kind = "plain" if n == 0 else "bonus" if accepted == n else "corrected"
+        extra = None if cut and n else Extra(rng.randint(0, 99), text(), kind, 0.5)
+        emitted += accepted + (extra is not None)
+        seconds = {p: rng.random() for p in ("propose", "verify", "sample", "other")}
+        events.append(Verdict(number, accepted, judged, extra, seconds, cut, rng.randint(0, min(3, emitted))))
+    if rng.random() < 0.2:  # ended between a proposal and its verdict
+        events.append(Draft(99, [Proposed(1, "x")], 0.1))
+    keep = rng.choice([emitted, rng.randint(0, emitted)])
+    seconds = {p: rng.random() for p in ("prefill", "propose", "verify", "sample", "other")}
+    cut_text = rng.choice([None, "", "c"])
+    events.append(Done(rng.choice(["eos", "stop", "length"]), "", [], keep, {}, seconds, cut_text))
+    return events
+
+
+def same(a, b) -> bool:
+    if isinstance(a, dict):
+        return set(a) == set(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, float) and isinstance(b, (int, float)):
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+    return a == b
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**9))
+def test_both_folds_agree_after_every_event(page, seed):
+    events = random_run(seed)
+    theirs = page.evaluate(DRIVER, [to_json(e) for e in events])
+    fold = Fold()
+    for event, got in zip(events, theirs, strict=True):
+        fold.add(event)
+        assert got["tokens"] == [asdict(t) for t in fold.tokens()]
+        rounds = [{"number": r.number, "seconds": r.seconds, "rows": r.rows, "note": r.note} for r in fold.rounds]
+        assert same(rounds, got["rounds"])
+        assert (got["text"], got["held"]) == (fold.text(), fold.held)
+        assert got["heldBack"] == fold.held
+        ours = json.loads(json.dumps(fold.metrics().to_json()))
+        assert same(ours, got["metrics"])
+
+
+def test_the_formula_is_the_engines(page):
+    for a in (0.0, 0.3, 0.8, 0.999999, 1.0):
+        for k in (1, 4, 16):
+            assert page.evaluate("([a, k]) => SpecPlay.expectedTokensPerPass(a, k)", [a, k]) == pytest.approx(
+                expected_tokens(a, k), rel=1e-12
+            )
+    assert page.evaluate("SpecPlay.expectedTokensPerPass(null, 4)") is None

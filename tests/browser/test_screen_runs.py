@@ -1,0 +1,281 @@
+"""Stop, closing the tab, two browsers, and keeping up: rows U4 to U8. The runs are hand-made and at a given rate."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+
+import psutil
+import pytest
+from looking import kept_text, tokens_of, wait_state
+from replay import ReplayEngine, rounds, start_of
+
+from engines.events import to_json
+from engines.fold import Fold
+
+WORDS = [f" w{i}" for i in range(4000)]
+ROUND_SECONDS = 0.1  # of the slow script: what "within one round" allows, beside the click's own way
+
+
+def slow(run):
+    """Rounds of about a tenth of a second."""
+    run.play(WORDS, 10 if run.settings.proposer == "none" else 30, "eos")
+
+
+def rounds_of(run) -> int:
+    return sum(e.type == "verdict" for e in run.events)
+
+
+def wait_for(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+def test_u5_stop_keeps_the_partial_run_and_frees_the_page(replay, visit):
+    engine, address = replay(slow)
+    page = visit(address)
+    page.click("#sp-run")
+    wait_state(page, "baseline 1", "running")
+    wait_for(lambda: rounds_of(engine.runs[0]) > 3)
+    stopped_at = []
+    stop = engine.runs[0].stop
+
+    def noted():
+        stopped_at.append((time.monotonic(), rounds_of(engine.runs[0])))
+        stop()
+
+    engine.runs[0].stop = noted
+    page.click("#sp-stop")
+    wait_state(page, "baseline 1", "stopped")
+    run = engine.runs[0]
+    moment, done_before = stopped_at[0]
+    assert run.ended_at - moment < 2 * ROUND_SECONDS
+    assert rounds_of(run) - done_before <= 1
+    assert run.events[-1].reason == "stopped"
+    page.locator('.sp-view[data-view="baseline 1"] summary').click()
+    assert kept_text(page, "baseline 1") == run.events[-1].text != ""
+    assert "Stopped after" in page.locator('.sp-view[data-view="baseline 1"] .sp-status').inner_text()
+    assert [wait_state(page, v, "stopped") for v in "AB"] == ["stopped"] * 2
+    assert len(engine.runs) == 1
+
+    page.locator("#sp-run:enabled").click(timeout=1000)  # at once
+    wait_state(page, "baseline 1", "running", timeout=2)
+    assert len(engine.runs) == 2
+    page.click("#sp-stop")
+    wait_state(page, "B", "stopped")
+
+
+def test_u5_stop_in_a_panel_marks_it_and_still_measures_it(replay, visit):
+    def script(run):
+        if run.settings.proposer == "none":
+            run.play(WORDS[:40], 400, "length")
+        else:
+            run.play(WORDS, 50, "length")
+
+    engine, address = replay(script)
+    page = visit(address)
+    page.click("#sp-run")
+    page.wait_for_function(
+        """() => document.querySelectorAll('.sp-view[data-view="A"] .sp-t:not(.sp-rejected):not(.sp-unjudged)').length > 40"""
+    )
+    page.click("#sp-stop")
+    wait_state(page, "A", "stopped")
+    assert wait_state(page, "B", "stopped") == "stopped"
+    assert kept_text(page, "A") == engine.runs[1].events[-1].text
+    assert page.locator('.sp-view[data-view="A"] [data-tile="speedup"] .sp-value').inner_text().endswith("×")
+
+
+def test_u6_twenty_stops_leave_nothing_behind(replay, visit):
+    engine, address = replay(lambda run: run.play(WORDS, 200, "eos"))
+    page = visit(address)
+    me = psutil.Process()
+    used, threads = [], []
+    for turn in range(20):
+        page.locator("#sp-run:enabled").click()
+        wait_for(lambda turn=turn: len(engine.runs) == turn + 1 and rounds_of(engine.runs[turn]) > 2)
+        page.locator("#sp-stop:enabled").click()
+        wait_state(page, "B", "stopped")
+        page.wait_for_selector("#sp-run:enabled")
+        assert engine.runs[turn].events[-1].reason == "stopped"
+        gc.collect()
+        used.append(me.memory_info().rss)
+        threads.append(threading.active_count())
+    assert used[-1] - used[4] < 30e6
+    assert threads[-1] <= threads[4] + 2
+    nodes = page.evaluate("document.querySelectorAll('*').length")
+    engine.script = lambda run: run.play(WORDS[:30], 300, "eos")
+    page.click("#sp-run")
+    wait_state(page, "B", "done")
+    assert kept_text(page, "A") == "".join(WORDS[:30])
+    assert page.evaluate("document.querySelectorAll('*').length") < nodes + 600
+
+
+@pytest.mark.parametrize("how", ["close", "leave", "reload"])
+def test_u7_a_closed_tab_stops_the_engine(replay, visit, how):
+    engine, address = replay(slow)
+    page = visit(address)
+    page.click("#sp-run")
+    wait_for(lambda: engine.runs and rounds_of(engine.runs[0]) > 3)
+    before = rounds_of(engine.runs[0])
+    closed_at = time.monotonic()
+    if how == "close":
+        page.close()
+    elif how == "leave":
+        page.goto("about:blank")
+    else:
+        page.reload()
+    wait_for(lambda: engine.runs[0].phase == "done")
+    assert engine.runs[0].events[-1].reason == "stopped"
+    # The way of the news is the browser's and the network's; the engine's own part is one round.
+    assert engine.runs[0].ended_at - closed_at < 1.0
+    assert rounds_of(engine.runs[0]) - before < 1.0 / ROUND_SECONDS
+    time.sleep(0.5)
+    assert len(engine.runs) == 1  # nothing that was to come is begun
+
+
+def test_u8_two_browsers_see_their_own_and_the_second_that_it_waits(replay, visit):
+    def script(run):
+        run.play([f" {run.prompt}{i}" for i in range(30)], 60, "eos")
+
+    engine, address = replay(script)
+    first, second = visit(address), visit(address)
+    for page, prompt in ((first, "one"), (second, "two")):
+        page.locator(".sp-prompt textarea").fill(prompt)
+    first.click("#sp-run")
+    wait_state(first, "baseline 1", "running")
+    second.click("#sp-run")
+    wait_state(second, "baseline 1", "queued")
+    status = second.locator('.sp-view[data-view="baseline 1"] .sp-status')
+    second.wait_for_function(
+        """() => document.querySelector('.sp-view[data-view="baseline 1"] .sp-status').textContent.includes("one run is ahead")"""
+    )
+    assert status.inner_text() == "Queued: one run is ahead."
+    for page, prompt in ((first, "one"), (second, "two")):
+        wait_state(page, "B", "done")
+        for view in ("A", "B"):
+            assert kept_text(page, view) == "".join(f" {prompt}{i}" for i in range(30))
+    second.close()
+
+
+def test_u8_stop_in_one_browser_leaves_the_other_alone(replay, visit):
+    engine, address = replay(lambda run: run.play(WORDS[:60], 60, "eos"))
+    first, second = visit(address), visit(address)
+    first.click("#sp-run")
+    wait_state(first, "baseline 1", "running")
+    second.click("#sp-run")
+    wait_state(second, "baseline 1", "queued")
+    second.locator("#sp-stop:enabled").click()
+    wait_state(second, "baseline 1", "stopped", timeout=3)
+    wait_state(first, "B", "done")
+    assert kept_text(first, "B") == "".join(WORDS[:60])
+
+
+def test_u4_two_panels_in_turn_end_with_the_engine(replay, visit):
+    """The product's page: each panel at 200 tokens a second for 1 200 tokens."""
+    engine, address = replay(lambda run: run.play(WORDS[:60 if run.settings.proposer == "none" else 1200], 200, "length"))
+    page = visit(address)
+    page.evaluate(WATCH_ENDS)
+    page.click("#sp-run")
+    wait_state(page, "B", "done")
+    for view, run in zip("AB", engine.runs[1:], strict=True):
+        late = page.evaluate("(v) => window.ends[v]", view) - _wall(run.ended_at)
+        assert late < 0.5, f"panel {view} was {late:.2f} s behind the engine"
+        assert kept_text(page, view) == "".join(WORDS[:1200])
+
+
+# When each view's state became done, in seconds of the wall clock.
+WATCH_ENDS = """() => {
+  window.ends = {};
+  for (const view of document.querySelectorAll(".sp-view")) {
+    new MutationObserver(() => {
+      if (view.dataset.state === "done") requestAnimationFrame(() => setTimeout(() => {
+        window.ends[view.dataset.view] ??= Date.now() / 1000;  // drawn
+      }));
+    }).observe(view, {attributes: true, attributeFilter: ["data-state"]});
+  }
+}"""
+
+
+def _wall(moment: float) -> float:
+    """A time.monotonic() as seconds of the wall clock."""
+    return time.time() - (time.monotonic() - moment)
+
+
+def test_u4_four_views_at_once(visit):
+    """Four of the product's views on one page, each fed as the page feeds its own, at 200 tokens a second at once."""
+    import gradio as gr
+
+    from app.page import launch_options
+    from app.run_page import FRAME_SECONDS
+    from app.screens import Screen
+    from app.token_view import TokenView
+
+    engines = [ReplayEngine(lambda run: run.play(WORDS[:1200], 200, "length")) for _ in range(4)]
+    from engines.settings import RunSettings
+
+    runs = []
+
+    def feed():
+        made = [RunSettings(proposer="ngram", k=4)] * 4
+        runs.extend(e.submit(s, "p") for e, s in zip(engines, made, strict=True))
+        screens = [Screen(f"run {i}", "a run") for i in range(4)]
+        while not all(r.over for r in runs):
+            for run, screen in zip(runs, screens, strict=True):
+                screen.events(run.take(0))
+            yield [s.text for s in screens]
+            time.sleep(FRAME_SECONDS)
+        yield [s.text for s in screens]
+
+    with gr.Blocks(title="Speculative decoding playground", analytics_enabled=False) as demo:
+        button = gr.Button("Run", elem_id="sp-run")
+        with gr.Row():
+            views = [TokenView(name) for name in "ABCD"]
+        button.click(feed, None, views, show_progress="hidden")
+    _, address, _ = demo.launch(server_name="127.0.0.1", prevent_thread_lock=True, **launch_options())
+    try:
+        page = visit(address.rstrip("/"))
+        page.evaluate(WATCH_ENDS)
+        page.click("#sp-run")
+        for view in "ABCD":
+            wait_state(page, view, "done")
+        page.wait_for_function("Object.keys(window.ends).length === 4")
+        engine_end = max(_wall(r.ended_at) for r in runs)
+        late = max(page.evaluate("Object.values(window.ends)")) - engine_end
+        print(f"four views: the browser was done {late:.2f} s after the engine")
+        assert late < 0.5
+        for view in "ABCD":
+            assert kept_text(page, view) == "".join(WORDS[:1200])
+    finally:
+        demo.close()
+
+
+def test_the_messages_stay_small():
+    """A run's lines are a few hundred bytes a token: 1 200 tokens are well below a megabyte."""
+    from engines.settings import RunSettings
+
+    made = RunSettings(proposer="ngram", k=4)
+    lines = [to_json(start_of(made, "p"))]
+    for draft, verdict in rounds(WORDS[:1200], "ngram"):
+        lines += [to_json(draft), to_json(verdict)]
+    assert sum(map(len, lines)) < 800_000
+
+
+def test_tokens_keep_their_place_while_more_come(replay, visit):
+    """Old tokens are not drawn again: a node that is there stays the same node."""
+    engine, address = replay(lambda run: run.play(WORDS[:200], 100, "eos"))
+    page = visit(address)
+    page.click("#sp-run")
+    wait_for(lambda: len(engine.runs) > 1 and rounds_of(engine.runs[1]) > 10)
+    page.wait_for_function("""() => document.querySelectorAll('.sp-view[data-view="A"] .sp-t').length > 40""")
+    view = tokens_of(page, "A")
+    view.evaluate("(n) => { window.first = [...n.children].slice(0, 20); }")
+    wait_state(page, "A", "done")
+    assert view.evaluate("(n) => window.first.every((node, i) => n.children[i] === node)")
+    fold = Fold()
+    for event in engine.runs[1].events:
+        fold.add(event)
+    assert kept_text(page, "A") == fold.text()
+    wait_state(page, "B", "done")
