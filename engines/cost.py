@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .model import Session
@@ -56,6 +56,14 @@ class Costs:
     def round(self, n: int) -> float:
         """Cost of a round that proposes n tokens."""
         return self.v(n) + n * self.draft
+
+    def to_json(self) -> dict[str, Any]:
+        """As the start event carries it."""
+        return {
+            "verify": {str(n): v for n, v in self.verify.items()},
+            "draft": self.draft,
+            "pass_seconds": self.pass_seconds,
+        }
 
 
 def _median_seconds(step: Callable[[], None], repeats: int) -> float:

@@ -97,7 +97,7 @@ class Start:
     prompt_tokens: list[str]  # the text of each prompt token, joined they are prompt_text
     draft: str | None = None
     context: int | None = None  # the target's context limit in tokens
-    costs: dict[str, Any] | None = None  # measured at load: verify {n: v(n)}, draft: c, pass: seconds of one pass
+    costs: dict[str, Any] | None = None  # as `engines.cost.Costs.to_json`, where measured
     v: int = VERSION
 
 

@@ -58,13 +58,14 @@ class Models:
             say("loading", f"Loading {name}.")
             decoder = load(folder, dtype, device, progress=lambda fraction, message: say("loading", message, fraction))
             self._loaded[key] = Loaded(name, decoder, load_tokenizer(folder))
+            _warm_up(decoder)
             while len(self._loaded) > KEEP:
                 self._loaded.popitem(last=False)
         self._loaded.move_to_end(key)
         return self._loaded[key]
 
     def prepare(self, settings: RunSettings, say: Say) -> None:
-        """Load what `settings` names and warm it up, so that no run pays for first-time work."""
+        """Load what `settings` names and measure what its passes cost here."""
         target = self.get(settings.target, settings.dtype, settings.device, say)
         self._calibrate(target, say)
         if settings.proposer == "draft":
@@ -72,7 +73,7 @@ class Models:
             self._calibrate(draft, say)
 
     def _calibrate(self, model: Loaded, say: Say) -> None:
-        """Measure v(n) once per loaded model; it is also the warm-up."""
+        """Measure v(n), once per loaded model."""
         if model.verify:
             return
         say("loading", f"Measuring how fast {model.name} is here.")
@@ -132,7 +133,8 @@ class Models:
             draft, proposer = None, custom(session, target.tokenizer)
         else:
             draft, proposer = self._proposer(settings, target, session, capacity, say)
-        costs = self.costs(settings, say)
+        # Measuring takes a second or more: a run that has no use for the costs only tells them if they are known.
+        costs = self.costs(settings, say) if settings.adaptive or target.verify else None
         stream = TextStream.after(target.tokenizer, ids)
         pieces = stream.prompt_pieces(ids)
         start = Start(
@@ -153,7 +155,7 @@ class Models:
             prompt_text="".join(pieces),
             prompt_tokens=pieces,
             context=context,
-            costs={"verify": {str(n): v for n, v in costs.verify.items()}, "draft": costs.draft, "pass": costs.pass_seconds},
+            costs=costs.to_json() if costs else None,
         )
         return Job(
             start=start,
@@ -188,6 +190,14 @@ class Models:
             own_session = draft.decoder.session(min(draft.decoder.context, capacity))
             return draft, DraftModelProposer(own_session, own, vocabulary)
         raise UserError(f"Unknown proposer {settings.proposer!r}: choose one of {', '.join(PROPOSERS)}.")
+
+
+def _warm_up(decoder: Any) -> None:
+    """First passes pay for pages and kernels that later ones find ready (M3): one of each kind, thrown away."""
+    session = decoder.session(min(64, decoder.context))
+    for n in (8, 1, 5):
+        session.forward([1] * min(n, session.capacity))
+        session.rollback(0)
 
 
 def _piece_of(tokenizer: Any) -> Callable[[int], str]:

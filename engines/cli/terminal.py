@@ -34,9 +34,9 @@ def harmless(text: str) -> str:
 class TerminalView:
     """Prints tokens as they are judged; those that a stop string may yet withdraw wait."""
 
-    def __init__(self, out: TextIO = sys.stdout) -> None:
-        self.out = out
-        self.colour = wants_colour(out)
+    def __init__(self, out: TextIO | None = None) -> None:
+        self.out = sys.stdout if out is None else out
+        self.colour = wants_colour(self.out)
         self.fold = Fold()
         self._shown = 0
 
@@ -103,8 +103,9 @@ def summary(events: list[Event]) -> str:
 class Progress:
     """One line on standard error that is rewritten in place; on anything but a terminal, one line per phase."""
 
-    def __init__(self, stream: TextIO = sys.stderr) -> None:
-        self.stream, self.live = stream, stream.isatty()
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = sys.stderr if stream is None else stream
+        self.live = self.stream.isatty()
         self._last = ""
 
     def __call__(self, phase: str, message: str, fraction: float | None = None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from .config import ModelConfig
@@ -48,10 +47,8 @@ class Cache:
     ) -> None:
         self.config, self.turns, self.capacity, self.rows = config, turns, capacity, rows
         shape = (config.layers, 2, rows, config.kv_heads, capacity, config.head_dim)
-        if device.type == "cpu" and dtype == torch.float32:
-            self.data = torch.from_numpy(np.zeros(shape, dtype=np.float32))  # zeros by calloc: untouched pages
-        else:
-            self.data = torch.zeros(shape, dtype=dtype, device=device)
+        self.data = torch.empty(shape, dtype=dtype, device=device)
+        self._reached = 0  # positions from here on were never written by any row
         self.group = config.heads // config.kv_heads
         self.kinds = (not all(config.sliding), any(config.sliding))
         self.device = device
@@ -60,6 +57,10 @@ class Cache:
         """For `new` positions behind those that each row has; the caller has checked that they fit."""
         low, high = min(lengths), max(lengths)
         end = high + new
+        if self.rows > 1 and end > self._reached:
+            # Uneven rows read, with weight 0, what only a longer row has written; 0 times NaN would be NaN.
+            self.data[:, :, :, :, self._reached : end] = 0
+            self._reached = end
         tables = (self.turns[0].upto(end), self.turns[1].upto(end))
         if low == high:
             where = None
