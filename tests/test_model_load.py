@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from engines.errors import UserError
 from engines.model.config import ModelConfig, NotCompact
@@ -358,7 +358,8 @@ def test_peak_memory_is_the_weights_and_a_little(tmp_path, dtype):
     save_file({k: v.to(torch.bfloat16) for k, v in tensors(config).items()}, tmp_path / "model.safetensors")
     code = (
         "from engines.model.load import load; "
-        f"d = load({str(tmp_path)!r}, {dtype!r}, 'cpu', threads=2); s = d.session(); s.forward(list(range(600)), logits_from=599); "
+        f"d = load({str(tmp_path)!r}, {dtype!r}, 'cpu', threads=2); s = d.session(); "
+        "s.forward(list(range(600)), logits_from=599); "
         # not getrusage's maximum: that one is inherited from the process that started this one
         "print(d.weight_bytes, *[x.split()[1] for x in open('/proc/self/status') if x.startswith('VmHWM')])"
     )
@@ -400,7 +401,8 @@ def test_weights_too_large_for_half(folder, tmp_path, monkeypatch):
     large = tensors()
     large["model.layers.1.mlp.up_proj.weight"][3, 4] = 70000.0
     save_file(large, folder / "model.safetensors")
-    monkeypatch.setattr(choose, "measure", lambda shapes, layers: {"fp32": [2.0, 2.0], "bf16": [3.0, 3.0], "fp16": [1.0, 1.0]})
+    times = {"fp32": [2.0, 2.0], "bf16": [3.0, 3.0], "fp16": [1.0, 1.0]}
+    monkeypatch.setattr(choose, "measure", lambda shapes, layers: times)
     monkeypatch.setattr("engines.model.linear.has_packed_half", lambda: True)
     monkeypatch.setenv("SPECPLAY_HOME", str(tmp_path / "home"))
     assert load(folder, "auto", "cpu").dtype == "fp32"
