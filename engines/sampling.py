@@ -16,7 +16,6 @@ from .errors import UserError
 from .settings import Sampling
 
 _BLOCK = 256  # how many weights `Chance.draw` sums at once
-_SERIAL = 1 << 14  # torch splits an operator among threads from twice as many elements on
 _STRIDE = 64  # how many logits share one maximum when the k-th largest is looked for
 
 
@@ -40,14 +39,12 @@ def warp(
     logits = _penalised(logits, sampling, history, drafts)
     if 0 < sampling.top_k < vocab:
         return _top_k_rows(logits.cpu().numpy(), sampling)
-    rows = _exponentials(logits, sampling.temperature)
-    for row in rows:
-        if sampling.top_p < 1 or sampling.min_p > 0:
+    rows = _softmax(logits, sampling.temperature)
+    if sampling.top_p < 1 or sampling.min_p > 0:
+        for row in rows:
             kept, mass = _nucleus(row, sampling)
             row.fill(0.0)
             row[kept] = mass
-        else:
-            row /= row.sum()  # numpy sums pairwise: a row of torch's softmax misses 1 by up to 1e-5
     return rows
 
 
@@ -68,22 +65,22 @@ def greedy_ids(
     return ids
 
 
-def _exponentials(logits: torch.Tensor, temperature: float) -> np.ndarray:
-    """exp((logits - max) / temperature) of rows [n, V], on the CPU and ours to write to. Errors as `warp`."""
+def _softmax(logits: torch.Tensor, temperature: float = 1.0) -> np.ndarray:
+    """softmax(logits / temperature) of rows [n, V], on the CPU and ours to write to. Errors as `warp`."""
     if logits.device.type != "cpu":
-        highest = logits.amax(dim=-1, keepdim=True)
-        _must_be_numbers(highest.cpu().numpy())
-        return ((logits - highest) / temperature).exp_().cpu().numpy()
-    x = logits.numpy()
-    highest = x.max(axis=1, keepdims=True)
-    _must_be_numbers(highest)
-    rows = x - highest
-    if temperature != 1:
-        rows /= np.float32(temperature)
-    # torch's exp is the faster one without AVX-512. In short parts it stays on this thread: waiting for the others
-    # costs more than they save, and many times more on a machine that is busy otherwise.
-    for part in torch.from_numpy(rows).view(-1).split(_SERIAL):
-        part.exp_()
+        rows = torch.softmax(logits / temperature, dim=-1).cpu().numpy()
+    else:
+        # Row by row it stays on this thread. Waiting for others costs more than they save, and far more on a machine
+        # that is busy otherwise.
+        rows = np.empty(logits.shape, dtype=np.float32)
+        for row, out in zip(logits.numpy(), rows, strict=True):
+            scaled = row if temperature == 1 else row / np.float32(temperature)
+            torch.softmax(torch.from_numpy(scaled), dim=0, out=torch.from_numpy(out))
+    # One NaN, one +inf or nothing but -inf turns a whole row into NaN. And torch adds one by one: its rows may miss 1
+    # by 1e-5, where numpy, which adds pairwise, is right to float32's precision.
+    sums = rows.sum(axis=1, keepdims=True)
+    _must_be_numbers(sums)
+    rows /= sums
     return rows
 
 
@@ -96,26 +93,26 @@ def _must_be_numbers(values: np.ndarray) -> None:
 
 
 def _penalised(logits: torch.Tensor, sampling: Sampling, history: Sequence[int], drafts: Sequence[int]) -> torch.Tensor:
-    """Contiguous float32 [n, V]: the logits themselves, or a copy with the repetition penalty applied."""
+    """Contiguous float32 [n, V]: the logits themselves, or a copy on the CPU with the repetition penalty applied."""
     logits = logits.detach().float().contiguous()
     factor = sampling.repetition_penalty
     if factor == 1:
         return logits
 
-    def punish(x: torch.Tensor) -> torch.Tensor:
-        return torch.where(x < 0, x * factor, x / factor)
+    def punish(x: np.ndarray) -> np.ndarray:
+        return np.where(x < 0, x * factor, x / factor)
 
     n, vocab = logits.shape
-    logits = logits.clone()
+    x = logits.cpu().numpy().copy()
     seen = {t for t in history if t < vocab}  # a draft's vocabulary may be narrower than the target's
     if seen:
-        ids = torch.tensor(sorted(seen), device=logits.device)
-        logits[:, ids] = punish(logits[:, ids])
+        ids = np.fromiter(seen, dtype=np.int64, count=len(seen))
+        x[:, ids] = punish(x[:, ids])
     for i, token in enumerate(drafts[: n - 1], start=1):
         if token not in seen and token < vocab:
             seen.add(token)
-            logits[i:, token] = punish(logits[i:, token])
-    return logits
+            x[i:, token] = punish(x[i:, token])
+    return torch.from_numpy(x)
 
 
 def _kth_bound(x: np.ndarray, k: int) -> np.float32:
@@ -138,35 +135,35 @@ def _top_k_rows(x: np.ndarray, sampling: Sampling) -> np.ndarray:
         stays = scaled >= np.partition(scaled, len(scaled) - k)[len(scaled) - k]
         ids, scaled = ids[stays], scaled[stays]
         mass = np.exp(scaled - scaled.max())
+        mass /= mass.sum()
         if sampling.top_p < 1 or sampling.min_p > 0:
             kept, mass = _nucleus(mass, sampling)
             ids = ids[kept]
-        row[ids] = mass / mass.sum()
+        row[ids] = mass
     return rows
 
 
-def _nucleus(weights: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
-    """Top-p, then min-p over one row [V] of weights, 1 the largest: the indices that stay, ascending, and their mass.
+def _nucleus(probs: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
+    """Top-p, then min-p over one row [V] that sums to 1: the indices that stay, ascending, and their new shares.
 
-    Top-p keeps a token when those likelier than it hold less than top_p of the row. Both filters keep the likeliest
-    so many; hence they commute, and min-p may go first.
+    Top-p keeps a token when those likelier than it hold less than top_p. Both filters keep the likeliest so many;
+    hence they commute, and min-p may go first.
     """
+    least = float(probs.max()) * sampling.min_p if sampling.min_p else 0.0
     if sampling.top_p == 1:
-        ids = np.flatnonzero(weights >= np.float32(sampling.min_p))
-        return ids, weights[ids] / weights[ids].sum()
-    total = float(weights.sum())
-    goal = sampling.top_p * total
+        ids = np.flatnonzero(probs >= np.float32(least))
+        return ids, probs[ids] / probs[ids].sum()
     # Drop before the sort what cannot stay. A bar of a thousandth of the tail is high, and right if what passes it
-    # holds the goal; V tokens under the low one hold at most half the tail together, so that none of them can stay.
-    for bar in (1e-3, 0.5 / len(weights)):
-        floor = max(sampling.min_p, bar * (total - goal))
-        ids = np.flatnonzero(weights >= np.float32(floor))
-        mass = weights[ids]
-        if floor == sampling.min_p or mass.sum() > goal:
+    # holds top_p; V tokens under the low one hold at most half the tail together, so that none of them can stay.
+    for bar in (1e-3, 0.5 / len(probs)):
+        floor = max(least, bar * (1 - sampling.top_p))
+        ids = np.flatnonzero(probs >= np.float32(floor))
+        mass = probs[ids]
+        if floor == least or mass.sum() > sampling.top_p:
             break
     falling = np.sort(mass)[::-1]
     before = np.cumsum(falling, dtype=np.float64) - falling
-    count = int(np.searchsorted(before, goal, side="left"))  # at least 1: nothing is before the likeliest
+    count = int(np.searchsorted(before, sampling.top_p, side="left"))  # at least 1: nothing is before the likeliest
     least = falling[count - 1]
     stays = mass > least
     tied = np.flatnonzero(mass == least)
@@ -183,9 +180,8 @@ def raw_stats(logits: torch.Tensor, ids: Sequence[int]) -> tuple[list[float], li
     n = len(ids)
     x = logits[:n].detach().float().contiguous()
     if x.device.type == "cpu":  # numpy's view: thin passes, and none of the cost of many small tensors
-        rows, weights = x.numpy(), _exponentials(x, 1.0)
-        rank = [int(np.count_nonzero(row > row[i])) for row, i in zip(rows, ids, strict=True)]
-        return [float(row[i] / row.sum()) for row, i in zip(weights, ids, strict=True)], rank
+        rank = [int(np.count_nonzero(row > row[i])) for row, i in zip(x.numpy(), ids, strict=True)]
+        return [float(row[i]) for row, i in zip(_softmax(x), ids, strict=True)], rank
     at = torch.tensor(list(ids), device=x.device, dtype=torch.long)[:, None]
     probs = torch.softmax(x, dim=-1).gather(1, at)[:, 0].tolist()
     return probs, (x > x.gather(1, at)).sum(dim=-1).tolist()
