@@ -121,6 +121,7 @@ class PageRun:
         except Exception:  # the page must live on whatever went wrong
             _log.exception("A run failed")
             self._fail(task, FAULT)
+        task.screen.finish()
         yield from self._frame()
 
     @staticmethod

@@ -1,4 +1,10 @@
-"""What travels to one view: lines of JSON, one after another, in one string that only grows."""
+"""What travels to one view: lines of JSON, one after another, in one string that grows at its end.
+
+The browser's side of gradio copies and compares a component's whole value several times an update, so a string that grew
+without bound would cost more and more. Hence a window: beyond `WINDOW` characters the string starts anew from lines
+that are well behind what was sent last, and its first line says how many were left out. At the end of a run it is sent
+whole, so that nothing can be missing from what stays on the page.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +12,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+WINDOW = 48_000  # characters; about four seconds of a fast run
+
 
 class Screen:
     """The string of one view. Its first line names the run, so that the browser knows when a new one begins."""
 
-    def __init__(self, run: str, title: str) -> None:
-        self.text = ""
-        self.fresh = False  # whether `text` grew since it was last sent
+    def __init__(self, run: str, title: str, window: int = WINDOW) -> None:
+        self._run, self._window = run, window
+        self._lines: list[str] = []
         self._last: dict[str, Any] = {}
-        self.page(run=run, title=title)
+        self._begin(0)
+        self.page(title=title)
 
     def page(self, **fields: Any) -> None:
         """A line of the page's own (state, message, measured numbers) between the events. The same twice is one."""
@@ -24,12 +33,32 @@ class Screen:
         self.events([json.dumps({"type": "page", **fields}, ensure_ascii=False, allow_nan=False)])
 
     def events(self, lines: Iterable[str]) -> None:
-        added = "".join(f"{line}\n" for line in lines)
-        if added:
-            self.text += added
-            self.fresh = True
+        added = [f"{line}\n" for line in lines]
+        if not added:
+            return
+        self._lines += added
+        self.text += "".join(added)
+        self.fresh = True
+        if len(self.text) > self._window:
+            # What a slow browser has not seen yet is in the second half, unless it is far behind.
+            at, room = len(self._lines), self._window // 2
+            while at > 0 and room > 0:
+                at -= 1
+                room -= len(self._lines[at])
+            self._begin(at)
+
+    def finish(self) -> None:
+        """The run has ended: send all of it."""
+        if self.left_out:
+            self._begin(0)
 
     def sent(self) -> bool:
         """Whether there was something new, which is taken as sent by this call."""
         fresh, self.fresh = self.fresh, False
         return fresh
+
+    def _begin(self, at: int) -> None:
+        self.left_out = at
+        head = json.dumps({"run": self._run, "left_out": at})
+        self.text = f"{head}\n{''.join(self._lines[at:])}"
+        self.fresh = True  # whether `text` changed since it was last sent

@@ -1,8 +1,9 @@
 // One run on the page: a growing string of JSON lines in, a view of it out.
 //
 // The lines are the run's events (see engines/events.py) and, between them, lines of type "page" from
-// app/run_page.py: which run this is (the first line of each), its state, and what was measured against the
-// baseline. The string only ever grows while a run lasts, so each update parses its new lines alone.
+// app/run_page.py: the run's state, and what was measured against the baseline. Before them stands a line that names
+// the run and says how many of its lines were left out (see app/screens.py). An update parses its new lines alone;
+// drawing waits for the next frame, so that a browser which falls behind draws less often, not later and later.
 (function (root) {
   "use strict";
 
@@ -51,6 +52,24 @@
     event.preventDefault();
   }
 
+  // Views to be drawn in the next frame: all of them first, then all scrolled, so that the page is laid out once.
+  const waiting = new Set();
+
+  function drawAll() {
+    const views = [...waiting];
+    waiting.clear();
+    for (const view of views) view.draw();
+    for (const view of views) view.scroll();
+  }
+
+  function soon(view) {
+    if (!waiting.size) {
+      if (document.hidden) setTimeout(drawAll, 200); // there are no frames in the background
+      else requestAnimationFrame(drawAll);
+    }
+    waiting.add(view);
+  }
+
   class View {
     constructor(element, name) {
       this.root = element.querySelector(".sp-view");
@@ -59,6 +78,9 @@
       this.build();
       this.text = new TokenText(this.tokens);
       this.tip = new Tooltip(this.tokens);
+      this.tokens.addEventListener("scroll", () => {
+        this.atEnd = this.tokens.scrollHeight - this.tokens.scrollTop - this.tokens.clientHeight < 40;
+      }, { passive: true });
       this.tokens.addEventListener("copy", (event) => copySelection(event, this.tokens));
       this.reset(null);
     }
@@ -98,7 +120,11 @@
 
     reset(run) {
       this.run = run;
-      this.offset = 0;
+      this.head = "";
+      this.offset = 0; // in the string, up to which lines were taken
+      this.seen = 0; // lines taken of this run
+      this.changed = Infinity; // the first round that is to be drawn anew
+      this.atEnd = true;
       this.fold = new Fold();
       this.text.clear();
       this.setState("idle", "");
@@ -121,36 +147,44 @@
       this.verdict.hidden = !sentence;
     }
 
-    // `value`: all lines so far of the run that is shown.
+    // `value`: the head line, and the last lines so far of the run that is shown.
     receive(value) {
       if (!value) {
         if (this.run !== null) this.reset(null);
         return;
       }
-      const firstEnd = value.indexOf("\n");
-      if (firstEnd < 0) return;
-      const first = value.slice(0, firstEnd);
-      if (first !== this.run) this.reset(first);
-      const end = value.lastIndexOf("\n") + 1;
-      const lines = value.slice(this.offset, end).split("\n");
-      this.offset = end;
-      let changed = Infinity;
-      for (const line of lines) {
-        if (line) changed = Math.min(changed, this.take(JSON.parse(line)));
+      const headEnd = value.indexOf("\n") + 1;
+      const head = value.slice(0, headEnd);
+      if (head !== this.head) {
+        const { run, left_out: leftOut } = JSON.parse(head);
+        if (run !== this.run) this.reset(run);
+        this.head = head;
+        this.offset = headEnd;
+        if (leftOut > this.seen) return this.forget(); // too far behind: wait for the end, which brings it whole
+        for (let skip = this.seen - leftOut; skip > 0; skip--) this.offset = value.indexOf("\n", this.offset) + 1;
       }
-      if (changed !== Infinity) this.show(changed);
+      const end = value.lastIndexOf("\n") + 1;
+      if (end <= this.offset) return;
+      const lines = value.slice(this.offset, end - 1).split("\n");
+      this.offset = end;
+      this.seen += lines.length;
+      for (const line of lines) this.take(JSON.parse(line));
+      soon(this);
+    }
+
+    forget() {
+      this.head = "";
     }
 
     take(event) {
       if (event.type === "page") {
         this.page(event);
-        return Infinity;
+        return;
       }
-      const changed = this.fold.add(event);
+      this.changed = Math.min(this.changed, this.fold.add(event));
       if (event.type === "start") this.setState("running", "");
       else if (event.type === "draft" && this.fold.rounds.length === 1) this.setState("running", "");
       else if (event.type === "done") this.finish(event);
-      return changed;
     }
 
     page(line) {
@@ -168,17 +202,22 @@
       else this.setState("done", [count(emitted, "token") + ".", REASONS[done.reason], done.message].filter(Boolean).join(" "));
     }
 
-    show(changed) {
-      const { tokens } = this;
-      const atEnd = tokens.scrollHeight - tokens.scrollTop - tokens.clientHeight < 40;
-      this.text.update(this.fold, changed);
-      this.copy.hidden = !this.fold.rounds.length;
-      if (atEnd && tokens.scrollHeight > tokens.clientHeight) tokens.scrollTop = tokens.scrollHeight;
+    draw() {
+      if (this.changed !== Infinity) {
+        this.text.update(this.fold, this.changed);
+        this.changed = Infinity;
+        this.copy.hidden = !this.fold.rounds.length;
+      }
       const now = performance.now();
       if (this.fold.done || now - this.numbersAt > NUMBERS_EVERY_MS) {
         this.numbersAt = now;
         this.numbers();
       }
+    }
+
+    // Keep the end in sight, unless the reader has scrolled away from it.
+    scroll() {
+      if (this.atEnd) this.tokens.scrollTop = 1e9;
     }
 
     tile(key, value, note) {

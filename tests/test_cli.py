@@ -206,9 +206,9 @@ class TestOnTheModel:
         assert done.returncode == 0, done.stderr
 
     def test_compare(self, capsys):
-        prompt = "Repeat the list three times: red, green, blue, yellow, white."
-        args = ["compare", "--prompt", prompt, "--max-new-tokens", "40", "--repeats", "2", "--try", "ngram k=6", "--try",
-                "layer-skip k=2"]  # fmt: skip
+        prompt = "red green blue white " * 6
+        args = ["compare", "--prompt", prompt, "--raw", "--max-new-tokens", "24", "--repeats", "2", "--try", "ngram k=6",
+                "--try", "layer-skip k=2"]  # fmt: skip
         assert main([*args, "--json"]) == 0
         rows = json.loads(capsys.readouterr().out)
         assert [r["setting"] for r in rows] == ["plain", "ngram k=6", "layer-skip k=2"]

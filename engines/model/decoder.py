@@ -118,7 +118,7 @@ class Decoder:
     def run_layers(self, h: torch.Tensor, plan: Plan, layers: Sequence[int] | None) -> torch.Tensor:
         """Residual rows [B * n, hidden] through the layers, in place. Writes their keys and values."""
         c, B, n = self.config, plan.rows, plan.new
-        kv, D, group, turned, every = c.kv_heads, c.head_dim, self._group, self._turned, self._all
+        kv, D, half, group, turned, every = c.kv_heads, c.head_dim, c.intermediate, self._group, self._turned, self._all
         rows, tiny, where, sliding, norm = B * n, self._tiny, plan.where, c.sliding, self._norm
         keys, values, slots, activate, dtype = plan.keys, plan.values, plan.slots, self._activate, self.cache_dtype
         for i in range(c.layers) if layers is None else layers:
@@ -140,8 +140,8 @@ class Decoder:
             )
             a = w.out(a.view(B, kv, group, n, D).permute(0, 3, 1, 2, 4).reshape(rows, c.heads * D))
             h.add_(a if w.after_attention is None else norm(a.float(), w.after_attention, tiny))
-            gate, up = w.gate_up(norm(h, w.mlp_norm, tiny)).chunk(2, -1)
-            m = w.down(activate(gate).mul_(up))
+            inner = w.gate_up(norm(h, w.mlp_norm, tiny))
+            m = w.down(activate(inner.narrow(1, 0, half)).mul_(inner.narrow(1, half, half)))
             h.add_(m if w.after_mlp is None else norm(m.float(), w.after_mlp, tiny))
         return h
 

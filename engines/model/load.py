@@ -93,32 +93,18 @@ def _build(
     if stem is None:
         raise UserError(f"The weights in {weights.folder} lack the tensor model.embed_tokens.weight.")
     say = progress or (lambda fraction, message: None)
-    steps = config.layers + 2
     folder = _Folder(config, weights, stem, dtype, device)
     folder.refuse_strangers()
-    say(0.0, "reading the embedding")
-    embedding = weights.read(f"{stem}embed_tokens.weight", (config.vocab, config.hidden))
-    packed = dtype == "fp16" and device.type == "cpu"
-    kind = embedding.dtype if packed and embedding.itemsize == 2 else linear.TYPES[dtype]  # looked up, not multiplied
-    if config.tied and packed:  # two forms are needed: one to look rows up in, one to multiply by
-        head = linear.make(dtype, device, [embedding])
-        embedding = embedding.to(kind)
-    elif config.tied:
-        head = linear.make(dtype, device, [embedding])
-        embedding = head.weight
-    else:
-        if kind == torch.float16:
-            linear.check_half(embedding)
-        embedding = embedding.to(device, kind)
-        name = next((n for n in names if n.endswith("lm_head.weight")), "lm_head.weight")
-        head = linear.make(dtype, device, [weights.read(name, (config.vocab, config.hidden))])
+    say(0.0, "reading the weights")
     layers: list[Layer] = []
     with ThreadPoolExecutor(_workers(device)) as pool:
+        ends = pool.submit(folder.ends)
         waiting = [pool.submit(folder.layer, i) for i in range(config.layers)]
         try:
             for i, layer in enumerate(waiting):
                 layers.append(layer.result())
-                say((i + 2) / steps, f"reading layer {i + 1} of {config.layers}")
+                say((i + 1) / (config.layers + 1), f"reading layer {i + 1} of {config.layers}")
+            embedding, head = ends.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     norm = folder.norm("norm.weight", config.hidden)
@@ -162,6 +148,26 @@ class _Folder:
         return linear.make(self.dtype, self.device, weights, offsets if bias else None, scratch)
 
     @torch.inference_mode()  # belongs to a thread, so each worker enters it
+    def ends(self) -> tuple[torch.Tensor, linear.Kernel]:
+        """The embedding [V, hidden] and the vocabulary layer, which share memory where they are one and the same."""
+        c, dtype, device = self.config, self.dtype, self.device
+        embedding = self.weights.read(f"{self.stem}embed_tokens.weight", (c.vocab, c.hidden))
+        packed = dtype == "fp16" and device.type == "cpu"
+        if c.tied:
+            head = linear.make(dtype, device, [embedding])
+            if not packed:
+                return head.weight, head
+        # Rows are looked up in it, not multiplied by: beside packed weights it stays in the type of the file.
+        kind = embedding.dtype if packed and embedding.itemsize == 2 else linear.TYPES[dtype]
+        if kind == torch.float16:
+            linear.check_half(embedding)
+        embedding = embedding.to(device, kind)
+        if not c.tied:
+            name = next((n for n in self.weights.names() if n.endswith("lm_head.weight")), "lm_head.weight")
+            head = linear.make(dtype, device, [self.weights.read(name, (c.vocab, c.hidden))])
+        return embedding, head
+
+    @torch.inference_mode()
     def layer(self, i: int) -> Layer:
         c, at = self.config, f"layers.{i}."
         q, kv, hidden, inner = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.hidden, c.intermediate
