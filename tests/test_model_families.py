@@ -227,3 +227,19 @@ def test_reduced_precision_is_near(pairs, name, dtype):
     got = torch.cat([near.forward(IDS[:20]), near.forward(IDS[20:21]), near.forward(IDS[21:])])
     error = ((got - full).norm() / full.norm()).item()
     assert 0 < error < (0.05 if dtype == "bf16" else 0.004)
+
+
+@pytest.mark.parametrize("name", ["qwen2-window", "gemma3-window-8"])
+def test_a_cache_in_half_precision_as_on_a_gpu(pairs, name):
+    """On a GPU attention runs in the weights' type; here only its rounding may show, in single texts and batches."""
+    _, decoder, folder = pairs(name)
+    half = load(folder, "fp32", "cpu")
+    half.cache_dtype = torch.bfloat16
+    full = decoder.session(64).forward(IDS)
+    session, batch = half.session(64), half.batch(2, 64)
+    got = torch.cat([session.forward(IDS[:20]), session.forward(IDS[20:21]), session.forward(IDS[21:])])
+    batch.forward([IDS[:20], IDS[:20]])
+    batch.rollback([20, 12])
+    rows = batch.forward([IDS[20:30], IDS[12:22]])
+    for near, want in ((got, full), (rows[0], full[20:30]), (rows[1], full[12:22])):
+        assert 0 < ((near - want).norm() / want.norm()).item() < 0.05

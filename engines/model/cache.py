@@ -72,17 +72,14 @@ class Cache:
             turns = tuple(t[at.flatten()] for t in tables)
             slots = self.data.unbind(0)
             where = at[None, :, None, :, None].expand(2, -1, self.config.kv_heads, -1, self.config.head_dim)
-        full, slid = self._seen(0, end, None, lengths, new), None
+        seen = [self._seen(0, end, None, lengths, new) if self.kinds[0] else None, None]
         if self.kinds[1]:  # positions before the first row's window are not even read
-            slid = self._seen(max(0, low + 1 - self.config.window), end, self.config.window, lengths, new)
-        if not self.kinds[1]:
-            keys, values = full[:2]
-        elif not self.kinds[0]:
-            keys, values = slid[:2]
+            seen[1] = self._seen(max(0, low + 1 - self.config.window), end, self.config.window, lengths, new)
+        if all(self.kinds):
+            keys, values = ([seen[s][part][i] for i, s in enumerate(self.config.sliding)] for part in (0, 1))
         else:
-            both = (full, slid)
-            keys, values = ([both[s][part][i] for i, s in enumerate(self.config.sliding)] for part in (0, 1))
-        return Plan(self.rows, new, turns, (full[2], slid and slid[2]), keys, values, slots, where)
+            keys, values = (seen[0] or seen[1])[:2]
+        return Plan(self.rows, new, turns, tuple(s and s[2] for s in seen), keys, values, slots, where)
 
     def _seen(self, start: int, end: int, window: int | None, lengths: list[int], new: int) -> tuple:
         """Keys and values of all layers at positions start .. end-1, and the mask over them."""

@@ -101,8 +101,10 @@ class ModelConfig:
         data = {**_DEFAULTS[family], **{k: v for k, v in data.items() if v is not None or k == "sliding_window"}}
         _refuse_the_unknown(data)
         gemma = family == "gemma3_text"
-        layers, heads, hidden = _whole(data, "num_hidden_layers"), _whole(data, "num_attention_heads"), _whole(
-            data, "hidden_size"
+        layers, heads, hidden = (
+            _whole(data, "num_hidden_layers"),
+            _whole(data, "num_attention_heads"),
+            _whole(data, "hidden_size"),
         )
         kv_heads = _whole(data, "num_key_value_heads", heads)
         head_dim = _whole(data, "head_dim", hidden // heads)

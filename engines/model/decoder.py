@@ -82,11 +82,11 @@ class Decoder:
 
     def session(self, capacity: int | None = None) -> DecoderSession:
         """A new empty text of at most `capacity` positions; the model's context limit is never exceeded."""
-        return DecoderSession(self, min(capacity or self.context, self.context))
+        return DecoderSession(self, min(self.context if capacity is None else capacity, self.context))
 
     def batch(self, rows: int, capacity: int | None = None) -> DecoderBatch:
         """`rows` new empty texts that go through the model together."""
-        return DecoderBatch(self, rows, min(capacity or self.context, self.context))
+        return DecoderBatch(self, rows, min(self.context if capacity is None else capacity, self.context))
 
     def new_cache(self, rows: int, capacity: int) -> Cache:
         return Cache(self.config, self._turns, rows, capacity, self.cache_dtype, self.device)
@@ -135,9 +135,7 @@ class Decoder:
                 slots[i].scatter_(3, where, new.to(dtype))
             q = qkv.narrow(1, 0, c.heads).view(B, n, kv, group, D).permute(0, 2, 3, 1, 4)
             q = q.reshape(B, kv, group * n, D).to(dtype)
-            a = F.scaled_dot_product_attention(
-                q, keys[i], values[i], attn_mask=plan.masks[kind], scale=c.attn_scale
-            )
+            a = F.scaled_dot_product_attention(q, keys[i], values[i], attn_mask=plan.masks[kind], scale=c.attn_scale)
             a = w.out(a.view(B, kv, group, n, D).permute(0, 3, 1, 2, 4).reshape(rows, c.heads * D))
             h.add_(a if w.after_attention is None else norm(a.float(), w.after_attention, tiny))
             inner = w.gate_up(norm(h, w.mlp_norm, tiny))
@@ -172,9 +170,7 @@ class DecoderSession:
         self._decoder, self._cache = decoder, decoder.new_cache(1, capacity)
 
     @torch.inference_mode()
-    def forward(
-        self, ids: Sequence[int], *, logits_from: int = 0, layers: Sequence[int] | None = None
-    ) -> torch.Tensor:
+    def forward(self, ids: Sequence[int], *, logits_from: int = 0, layers: Sequence[int] | None = None) -> torch.Tensor:
         d, n, end = self._decoder, len(ids), self.length + len(ids)
         if end > self.capacity:
             raise too_long(d.name, end, self.capacity, d.context)

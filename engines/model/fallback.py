@@ -135,7 +135,7 @@ class Fallback:
 
     def session(self, capacity: int | None = None) -> FallbackSession:
         """A new empty text of at most `capacity` positions; the model's context limit is never exceeded."""
-        return FallbackSession(self, min(capacity or self.context, self.context))
+        return FallbackSession(self, min(self.context if capacity is None else capacity, self.context))
 
     @torch.inference_mode()
     def run(self, ids: Sequence[int], cache: Any, keep: int) -> torch.Tensor:
@@ -175,9 +175,7 @@ class FallbackSession:
         self.vocab_size, self.num_layers, self.device = owner.vocab_size, owner.num_layers, owner.device
         self._owner, self._cache = owner, new_cache(owner.model.config)
 
-    def forward(
-        self, ids: Sequence[int], *, logits_from: int = 0, layers: Sequence[int] | None = None
-    ) -> torch.Tensor:
+    def forward(self, ids: Sequence[int], *, logits_from: int = 0, layers: Sequence[int] | None = None) -> torch.Tensor:
         if layers is not None:
             raise UserError(f"{self._owner.name} is run by transformers, which cannot run some layers only.")
         if self.length + len(ids) > self.capacity:

@@ -72,9 +72,7 @@ def choose_device(device: str) -> torch.device:
 
 
 @torch.inference_mode()
-def load_decoder(
-    folder: str | Path, dtype: str, device: torch.device, progress: Progress | None = None
-) -> Decoder:
+def load_decoder(folder: str | Path, dtype: str, device: torch.device, progress: Progress | None = None) -> Decoder:
     """As `load`, but raises NotCompact for a model that the compact decoder does not cover."""
     config, weights = ModelConfig.from_folder(folder), Weights(folder)
     for choice in ranking(config, device) if dtype == "auto" else [dtype]:
@@ -184,9 +182,7 @@ class _Folder:
             ),
             out=self._products(f"{at}self_attn.", {"o_proj": (hidden, q)}, c.out_bias),
             mlp_norm=self.norm(f"{at}{'pre_feedforward' if c.gemma else 'post_attention'}_layernorm.weight", hidden),
-            gate_up=self._products(
-                f"{at}mlp.", {"gate_proj": (inner, hidden), "up_proj": (inner, hidden)}, c.mlp_bias
-            ),
+            gate_up=self._products(f"{at}mlp.", {"gate_proj": (inner, hidden), "up_proj": (inner, hidden)}, c.mlp_bias),
             down=self._products(f"{at}mlp.", {"down_proj": (hidden, inner)}, c.mlp_bias),
             qk_norm=qk_norm,
             after_attention=self.norm(f"{at}post_attention_layernorm.weight", hidden) if c.gemma else None,
