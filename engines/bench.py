@@ -14,7 +14,18 @@ from .fold import Fold, fold
 MIN_TOKENS = 16
 # Settings that may differ between a plain run and the one it is compared with.
 MAY_DIFFER = frozenset(
-    ("proposer", "draft", "k", "adaptive", "verify", "draft_sampling", "skip_layers", "ngram_min", "ngram_max", "candidates")
+    (
+        "proposer",
+        "draft",
+        "k",
+        "adaptive",
+        "verify",
+        "draft_sampling",
+        "skip_layers",
+        "ngram_min",
+        "ngram_max",
+        "candidates",
+    )
 )
 # The largest gap between the two best logits that the arithmetic's rounding can turn over when rows are computed
 # together rather than one by one; measured on SmolLM2-135M, whose logits reach 30 (a bf16 step there is 0.125).

@@ -162,7 +162,9 @@ def _propose(job: Job, ids: list[int], k: int, chance: Chance) -> Proposal:
         return Proposal()
     proposal = job.proposer.propose(ids, k, job.length_policy.go_on, chance)
     if len(proposal.ids) > k:
-        raise UserError(f"The proposer {job.proposer.name!r} proposed {len(proposal.ids)} tokens where {k} were asked for.")
+        raise UserError(
+            f"The proposer {job.proposer.name!r} proposed {len(proposal.ids)} tokens where {k} were asked for."
+        )
     bad = [i for i in proposal.ids if not 0 <= i < job.session.vocab_size]
     if bad:
         raise UserError(f"The proposer {job.proposer.name!r} proposed the id {bad[0]}, which the target does not have.")
@@ -171,7 +173,11 @@ def _propose(job: Job, ids: list[int], k: int, chance: Chance) -> Proposal:
 
 def _proposed(job: Job, proposal: Proposal) -> list[Proposed]:
     texts = job.text.peek(proposal.ids)
-    q = [1.0] * len(proposal.ids) if proposal.q is None else [float(r[i]) for r, i in zip(proposal.q, proposal.ids, strict=True)]
+    q = (
+        [1.0] * len(proposal.ids)
+        if proposal.q is None
+        else [float(r[i]) for r, i in zip(proposal.q, proposal.ids, strict=True)]
+    )
     return [
         Proposed(
             token,

@@ -97,7 +97,9 @@ class Scripted:
         self.committed.append(length)
 
 
-def job(session, proposer=None, prompt=(0, 1), eos=(), tokenizer=None, stopped=None, policy=None, context=None, **settings):
+def job(
+    session, proposer=None, prompt=(0, 1), eos=(), tokenizer=None, stopped=None, policy=None, context=None, **settings
+):
     """A `Job` on a fake model; `settings` are RunSettings fields."""
     tokenizer = tokenizer or LetterTokenizer(size=max(26, session.vocab_size))
     settings.setdefault("max_new_tokens", 32)

@@ -26,15 +26,15 @@ KINDS: dict[str, list[str]] = {
         "Make a CSV of four fruits with their colour and price.",
     ],
     "summary": [
-        "Summarise in one sentence: The harbour was built in 1850 to ship coal. When the mine closed in 1962 the harbour "
-        "fell silent for thirty years. Today sailing boats lie where the coal ships lay, and the old weighing house is a "
-        "museum of the harbour and the mine.",
+        "Summarise in one sentence: The harbour was built in 1850 to ship coal. When the mine closed in 1962 the "
+        "harbour fell silent for thirty years. Today sailing boats lie where the coal ships lay, and the old weighing "
+        "house is a museum of the harbour and the mine.",
         "What is the main point of this text? Bees find their way by the sun. On cloudy days they use the pattern of "
         "light in the sky. When both fail they follow landmarks they have learned on earlier flights.",
         "Give the text a title and repeat its first sentence: The bridge was closed on Monday because of strong wind. "
         "Buses took another way, and the ferry ran every ten minutes until the evening.",
-        "Answer from the text only. Who repaired the clock? Text: The clock in the tower stopped in March. The town asked "
-        "a clockmaker, Anna Reed, who repaired the clock in two weeks.",
+        "Answer from the text only. Who repaired the clock? Text: The clock in the tower stopped in March. The town "
+        "asked a clockmaker, Anna Reed, who repaired the clock in two weeks.",
     ],
     "chat": [
         "What should I look at when I buy a used bicycle?",

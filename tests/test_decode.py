@@ -68,8 +68,10 @@ def test_greedy_ids_are_plain_decodings(who, verify, prompt):
         assert done.ids == want
         assert done.reason == "length"
         assert session.length == len(prompt) + 40 - 1  # the cache holds all but the last token
-        assert view.metrics().emitted == 40 == view.metrics().accepted + sum(
-            getattr(view.metrics(), kind) for kind in ("corrected", "bonus", "plain")
+        assert (
+            view.metrics().emitted
+            == 40
+            == view.metrics().accepted + sum(getattr(view.metrics(), kind) for kind in ("corrected", "bonus", "plain"))
         )
 
 
@@ -259,7 +261,9 @@ def test_nan_ends_the_run_with_a_message_and_keeps_the_text():
 def test_a_proposer_that_misbehaves_is_named():
     session = TableSession()
     greedy_k = Scripted(lambda ids, k: [0] * k)
-    greedy_k.propose = lambda ids, k, go_on, chance: __import__("engines.proposers.base", fromlist=["x"]).Proposal([0] * (k + 1))
+    greedy_k.propose = lambda ids, k, go_on, chance: __import__("engines.proposers.base", fromlist=["x"]).Proposal(
+        [0] * (k + 1)
+    )
     _, done, _ = run(session, greedy_k, k=2)
     assert done.reason == "error" and "scripted" in done.message
     _, done, _ = run(TableSession(), Scripted(lambda ids, k: [8]), k=2)
@@ -283,7 +287,9 @@ def test_same_seed_same_trace(verify):
 
     def once(prompt=(0, 1), **changes):
         session = TableSession(seed=1)
-        return without_times(run(session, drafter(session, 2, settings["sampling"]), prompt, **{**settings, **changes})[0])
+        return without_times(
+            run(session, drafter(session, 2, settings["sampling"]), prompt, **{**settings, **changes})[0]
+        )
 
     torch.manual_seed(1), np.random.seed(1)
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()

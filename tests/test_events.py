@@ -36,7 +36,9 @@ def states(view):
 
 
 def test_states_and_counts():
-    view = fold([start(), *round_(1, [1, 2, 3], 1, 4), *round_(2, [5, 6], 2, 7, "bonus"), *round_(3, [], 0, 8, "plain")])
+    view = fold(
+        [start(), *round_(1, [1, 2, 3], 1, 4), *round_(2, [5, 6], 2, 7, "bonus"), *round_(3, [], 0, 8, "plain")]
+    )
     assert states(view) == [
         ("b", "accepted"),
         ("c", "rejected"),
@@ -172,7 +174,9 @@ class TestSettings:
             Sampling(**bad)
 
     def test_json_round_trip(self):
-        settings = RunSettings(stop=("a", "b"), skip_layers=(1, 2), draft_sampling=Sampling(0.5), sampling=Sampling(1.0))
+        settings = RunSettings(
+            stop=("a", "b"), skip_layers=(1, 2), draft_sampling=Sampling(0.5), sampling=Sampling(1.0)
+        )
         assert RunSettings.from_json(json.loads(json.dumps(settings.to_json()))) == settings
         with pytest.raises(UserError, match="Unknown setting: color"):
             RunSettings.from_json({"color": 1})

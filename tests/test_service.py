@@ -35,7 +35,12 @@ class FakeModels:
         session.forward = lambda *a, **k: (time.sleep(self.delay), forward(*a, **k))[1]
         proposer = Scripted(lambda ids, k: [(ids[-1] + 1) % 8] * k)
         return job(
-            session, proposer, stopped=stopped, max_new_tokens=settings.max_new_tokens, sampling=settings.sampling, seed=settings.seed
+            session,
+            proposer,
+            stopped=stopped,
+            max_new_tokens=settings.max_new_tokens,
+            sampling=settings.sampling,
+            seed=settings.seed,
         )
 
 

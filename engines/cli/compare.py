@@ -173,7 +173,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         if row["text"] in ("near-tie", "different"):
             notes.append(f"{row['setting']}: {row['text_note']}")
         if m and m["median"] < 1 and row is not rows[0]:
-            notes.append(f"{row['setting']}: slower than plain decoding: what it proposes is accepted too seldom for its cost")
+            notes.append(
+                f"{row['setting']}: slower than plain decoding: what it proposes is accepted too seldom for its cost"
+            )
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     out = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
     return "\n".join([out[0], "  ".join("-" * w for w in widths), *out[1:], *([""] if notes else []), *notes])

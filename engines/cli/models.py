@@ -13,7 +13,7 @@ def add_parser(commands) -> None:
     parser = commands.add_parser(
         "models",
         help="list the catalogue: what is cached, its size, and where the rest would come from",
-        description="The models that have a name here. Any hub id (org/name), folder or GGUF file can be named as well.",
+        description="The models that have a name here. Any hub id (org/name), folder or GGUF file will do as well.",
     )
     parser.add_argument("--fetch", metavar="NAME", help="fetch and convert this model now, so that a run need not")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
@@ -28,7 +28,9 @@ def act(args: argparse.Namespace) -> int:
         print(folder)
         return 0
     rows = catalogue.table()
-    print(json.dumps({"folder": str(catalogue.home()), "models": rows}, ensure_ascii=False) if args.json else table(rows))
+    print(
+        json.dumps({"folder": str(catalogue.home()), "models": rows}, ensure_ascii=False) if args.json else table(rows)
+    )
     return 0
 
 

@@ -33,7 +33,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
     spec = parser.add_argument_group("speculation")
     spec.add_argument("--proposer", default=DEFAULTS.proposer, choices=PROPOSERS, help="who proposes (default: none)")
-    spec.add_argument("--k", type=int, default=DEFAULTS.k, help=f"tokens proposed in a round, 1 to {MAX_K} (default: 4)")
+    spec.add_argument(
+        "--k", type=int, default=DEFAULTS.k, help=f"tokens proposed in a round, 1 to {MAX_K} (default: 4)"
+    )
     spec.add_argument("--adaptive", action="store_true", help="stop drafting when the next token is not worth its cost")
     spec.add_argument("--verify", default=DEFAULTS.verify, choices=VERIFIERS, help="token by token, or by block")
     spec.add_argument(

@@ -27,7 +27,11 @@ def add_parser(commands) -> None:
     parser.add_argument("--trace", metavar="F", help="write every event to this file, as JSON Lines")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text and summary")
     parser.add_argument(
-        "--candidates", type=int, default=0, metavar="N", help="top candidates kept with each verdict in the trace, 0 to 20"
+        "--candidates",
+        type=int,
+        default=0,
+        metavar="N",
+        help="top candidates kept with each verdict in the trace, 0 to 20",
     )
     parser.set_defaults(act=act)
 
@@ -86,7 +90,7 @@ def _trace_file(name: str | None) -> Iterator[TextIO | None]:
         yield None
         return
     try:
-        file = Path(name).open("w", encoding="utf-8", newline="\n")
+        file = Path(name).open("w", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(f"Cannot write the trace to {name}: {error.strerror or error}.") from None
     with file:

@@ -21,9 +21,7 @@ class Session(Protocol):
     num_layers: int
     device: torch.device
 
-    def forward(
-        self, ids: Sequence[int], *, logits_from: int = 0, layers: Sequence[int] | None = None
-    ) -> torch.Tensor:
+    def forward(self, ids: Sequence[int], *, logits_from: int = 0, layers: Sequence[int] | None = None) -> torch.Tensor:
         """Run `ids` [n] at positions length .. length+n-1, growing the cache by n.
 
         Returns float32 logits [n - logits_from, vocab_size]: `logits_from` leaves out the first rows' vocabulary

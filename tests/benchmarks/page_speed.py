@@ -16,11 +16,12 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 
 def page_against_command_line(repeats: int) -> tuple[float, str]:
     """Median of paired ratios: the same prompt and settings, n-gram k=8 and the page's own panel A."""
+    from playwright.sync_api import sync_playwright
+
     from app.examples import EXAMPLES
     from app.page import build_page, launch_options
     from engines.fold import fold
     from engines.service import Engine
-    from playwright.sync_api import sync_playwright
 
     class Recording(Engine):
         runs: list = []
@@ -31,7 +32,19 @@ def page_against_command_line(repeats: int) -> tuple[float, str]:
             return run
 
     def command_line() -> float:
-        args = [sys.executable, "-m", "engines", "run", "--prompt", EXAMPLES[0][1], "--proposer", "ngram", "--k", "8", "--json"]
+        args = [
+            sys.executable,
+            "-m",
+            "engines",
+            "run",
+            "--prompt",
+            EXAMPLES[0][1],
+            "--proposer",
+            "ngram",
+            "--k",
+            "8",
+            "--json",
+        ]
         done = subprocess.run(args, cwd=ROOT, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)["tokens_per_second"]
 
