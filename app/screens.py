@@ -21,6 +21,7 @@ class Screen:
     def __init__(self, run: str, title: str, window: int = WINDOW) -> None:
         self._run, self._window = run, window
         self._lines: list[str] = []
+        self._sent = 0  # how many of them were sent; none of the others is ever left out
         self._last: dict[str, Any] = {}
         self._begin(0)
         self.page(title=title)
@@ -45,7 +46,7 @@ class Screen:
             while at > 0 and room > 0:
                 at -= 1
                 room -= len(self._lines[at])
-            self._begin(at)
+            self._begin(min(at, self._sent))
 
     def finish(self) -> None:
         """The run has ended: send all of it."""
@@ -55,6 +56,7 @@ class Screen:
     def sent(self) -> bool:
         """Whether there was something new, which is taken as sent by this call."""
         fresh, self.fresh = self.fresh, False
+        self._sent = len(self._lines)
         return fresh
 
     def _begin(self, at: int) -> None:

@@ -193,7 +193,6 @@
       const tokens = fold.rounds.slice(at).flatMap((r) => r.tokens).filter((t) => !t.held);
       this._markEnd(fold, tokens);
       const fresh = itemsOf(tokens);
-      const fragment = document.createDocumentFragment();
       let round = this.items.length ? this._roundOf(this.items[this.items.length - 1]) : null;
       for (const item of fresh) {
         item.nodes = itemNodes(item);
@@ -203,10 +202,19 @@
           item.nodes[0].classList.add("sp-round");
         }
         round = this._roundOf(item);
-        fragment.append(...item.nodes);
-        this.items.push(item);
+        this._append(item);
       }
-      this.container.appendChild(fragment);
+    }
+
+    // A block for each line of the output: the browser then lays out the last one alone when something is added.
+    _append(item) {
+      let line = this.container.lastElementChild;
+      const before = this.items[this.items.length - 1];
+      if (!line || (before && !before.refused && before.text.endsWith("\n"))) {
+        line = this.container.appendChild(element("div", "sp-line"));
+      }
+      line.append(...item.nodes);
+      this.items.push(item);
     }
 
     _roundOf(item) {
@@ -239,7 +247,10 @@
     }
 
     _remove() {
-      for (const node of this.items.pop().nodes) node.remove();
+      const { nodes } = this.items.pop();
+      const line = nodes[0].parentNode;
+      for (const node of nodes) node.remove();
+      if (!line.firstChild) line.remove();
     }
 
     // The end-of-sequence token adds no text: it is shown as a sign.

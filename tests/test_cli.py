@@ -81,8 +81,8 @@ def test_a_prompt_file_that_is_not_text(tmp_path, capsys):
 def test_help_is_enough_to_work_from():
     out = call("run", "--help").stdout
     options_named = (
-        "--prompt --raw --target --proposer --draft --skip-layers --k --adaptive --verify --temperature --top-k --top-p "
-        "--min-p --repetition-penalty --seed --max-new-tokens --stop --dtype --trace --json Example"
+        "--prompt --raw --target --proposer --draft --skip-layers --k --adaptive --verify --temperature --top-k "
+        "--top-p --min-p --repetition-penalty --seed --max-new-tokens --stop --dtype --trace --json Example"
     )
     for option in options_named.split():
         assert option in out, option

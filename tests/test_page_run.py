@@ -10,6 +10,7 @@ import pytest
 from replay import ReplayEngine, done_of
 
 from app.run_page import PageRun, baseline_of
+from app.screens import WINDOW
 from engines.errors import UserError
 from engines.events import from_json
 from engines.fold import fold
@@ -34,8 +35,13 @@ def press(panels, script=None, engine=None):
     return PageRun(engine or ReplayEngine(script or play()), "the prompt", panels)
 
 
+def head(text):
+    return json.loads(text.splitlines()[0])
+
+
 def lines(text):
-    return [json.loads(line) for line in text.splitlines()]
+    """All but the head."""
+    return [json.loads(line) for line in text.splitlines()[1:]]
 
 
 def pages(text):
@@ -109,8 +115,27 @@ def test_strings_only_grow_and_begin_with_the_run():
         previous = frame
         seen += 1
     assert seen > 5
-    first = [pages(text)[0]["run"] for text in previous if text]
-    assert len(set(first)) == 3
+    assert len({head(text)["run"] for text in previous if text}) == 3
+    assert [head(text)["left_out"] for text in previous if text] == [0, 0, 0]
+
+
+def test_a_long_run_travels_by_a_window_and_whole_in_the_end():
+    longest, left_out = 0, 0
+    taken: list[str] = []  # as a browser that sees each frame takes them
+    for frame in press([NGRAM], play(tokens=WORDS * 30, rate=4000)).frames():
+        text = frame[1]
+        first, *rest = text.splitlines()
+        now = json.loads(first)["left_out"]
+        assert now <= len(taken)  # nothing is missed
+        taken += rest[len(taken) - now :]
+        left_out = max(left_out, now)
+        if not any('"type":"done"' in line for line in rest):
+            longest = max(longest, len(text))
+    assert left_out > 0
+    assert longest <= 2 * WINDOW  # what is new in a frame comes on top
+    assert head(text)["left_out"] == 0
+    assert rest == taken
+    assert len(text) > 2 * WINDOW
 
 
 def test_two_presses_are_told_apart():

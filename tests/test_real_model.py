@@ -127,7 +127,7 @@ def test_a_text_that_repeats_one_word(models, plain_runs, dtype):
 def test_stop_strings_on_real_text(models, plain_runs):
     """E4: wherever the stop string lies, speculation ends where plain decoding does."""
     text = plain_runs(PROMPTS[4], "auto")[-1].text
-    for begin in range(5, len(text) - 12, 37):
+    for begin in range(5, len(text) - 12, 71):
         stop = text[begin : begin + 7]
         want = text[: text.index(stop)]
         for proposer in ("none", "ngram"):

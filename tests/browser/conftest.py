@@ -55,13 +55,17 @@ class Watched:
     def __init__(self, page, address: str) -> None:
         self.page, self.address = page, address
         self.faults: list[str] = []
+        self.left = False
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
         page.on("request", self._request)
         page.on("dialog", lambda dialog: (self.faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
 
+    def leave(self) -> None:
+        self.left = True
+
     def _console(self, message) -> None:
-        if message.type == "error":
+        if message.type == "error" and not self.left:
             self.faults.append(f"console: {message.text}")
 
     def _request(self, request) -> None:
@@ -79,7 +83,8 @@ def visit(browser):
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
         page = context.new_page()
-        watched.append(Watched(page, address))
+        page.watched = Watched(page, address)
+        watched.append(page.watched)
         page.goto(f"{address}/?__theme={theme}")
         page.wait_for_selector("#sp-run")
         page.wait_for_selector('.sp-view[data-view="B"] .sp-tokens')

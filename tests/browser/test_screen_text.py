@@ -158,7 +158,7 @@ def test_u9_a_line_without_a_blank_wraps(replay, visit):
         """() => {
           const node = document.querySelector('.sp-view[data-view="A"] .sp-tokens');
           window.lengths = new Set();
-          new MutationObserver(() => window.lengths.add(node.textContent.length)).observe(node, {childList: true});
+          new MutationObserver(() => window.lengths.add(node.textContent.length)).observe(node, {childList: true, subtree: true});
         }"""
     )
     page.click("#sp-run")

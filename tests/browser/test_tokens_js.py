@@ -25,7 +25,7 @@ DRIVER = """({lines, batches}) => {
     }
     return copy.textContent;
   };
-  const keptPieces = (node) => [...node.children].filter((n) =>
+  const keptPieces = (node) => [...node.querySelectorAll(".sp-line > *")].filter((n) =>
       !n.matches(".sp-rejected, .sp-unjudged, .sp-refused")).map((n) => n.textContent);
   const fold = new SpecPlay.Fold();
   const grown = document.createElement("div");
