@@ -1,9 +1,9 @@
 """What travels to one view: lines of JSON, one after another, in one string that grows at its end.
 
-The browser's side of gradio copies and compares a component's whole value several times an update, so a string that grew
-without bound would cost more and more. Hence a window: beyond `WINDOW` characters the string starts anew from lines
-that are well behind what was sent last, and its first line says how many were left out. At the end of a run it is sent
-whole, so that nothing can be missing from what stays on the page.
+The browser's side of gradio copies and compares a component's whole value several times an update, so a string that
+grew without bound would cost more and more. Hence a window: beyond `WINDOW` characters the string starts anew from
+lines that are well behind what was sent last, and its first line says how many were left out. At the end of a run it
+is sent whole, so that nothing can be missing from what stays on the page.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-WINDOW = 48_000  # characters; about four seconds of a fast run
+WINDOW = 24_000  # characters; a second or two of a fast run
 
 
 class Screen:

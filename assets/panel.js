@@ -53,7 +53,7 @@
   }
 
   // Views to be drawn soon: all of them first, then all scrolled, so that the page is laid out once. Drawing takes a
-  // third of the time at most: where it is slow it happens less often, and what comes meanwhile is drawn together.
+  // fifth of the time at most: where it is slow it happens less often, and what comes meanwhile is drawn together.
   const waiting = new Set();
   let idleUntil = 0;
 
@@ -64,7 +64,7 @@
     for (const view of views) view.draw();
     for (const view of views) view.scroll(); // asks for the layout, so that its time is counted
     const end = performance.now();
-    idleUntil = end + 2 * (end - begin);
+    idleUntil = end + 4 * (end - begin);
   }
 
   function soon(view) {

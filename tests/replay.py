@@ -99,11 +99,13 @@ def done_of(events: Sequence[Event], reason: str, message: str | None = None) ->
 
 
 class ReplayRun:
+    _numbers = itertools.count(1)
+
     def __init__(self, engine: ReplayEngine, settings: RunSettings, prompt: str) -> None:
         self.engine, self.settings, self.prompt = engine, settings, prompt
+        self.number = next(self._numbers)
         self.events: list[Event] = []
         self.phase = "queued"
-        self.rounds_after_stop = 0
         self.ended_at = 0.0
         self._taken = 0
         self._stop = threading.Event()

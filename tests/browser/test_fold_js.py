@@ -21,7 +21,7 @@ DRIVER = """(lines) => {
   const fold = new SpecPlay.Fold();
   return lines.map((line) => {
     fold.add(JSON.parse(line));
-    const tokens = fold.tokens().map((t) => ({id: t.id, text: t.text, state: t.state, round: t.round, position: t.position}));
+    const tokens = fold.tokens().map(({id, text, state, round, position}) => ({id, text, state, round, position}));
     const rounds = fold.rounds.map((r) => ({number: r.number, seconds: r.seconds, rows: r.rows, note: r.note}));
     return {tokens, rounds, text: fold.text(), held: fold.held, metrics: fold.metrics(),
             heldBack: fold.tokens().filter((t) => t.held).length};
@@ -39,7 +39,7 @@ def page(browser):
 
 
 def random_run(seed: int) -> list:
-    """A run with everything that can happen in one: nothing proposed, ends inside a block, held and withdrawn tokens."""
+    """A run with everything that can happen: nothing proposed, an end inside a block, held and withdrawn tokens."""
     rng = random.Random(seed)
     proposer = rng.choice(["none", "ngram", "draft"])
     made = RunSettings(proposer=proposer, draft="d" if proposer == "draft" else None, k=rng.randint(1, 5))
@@ -52,7 +52,9 @@ def random_run(seed: int) -> list:
         events.append(Draft(number, proposed, rng.random(), rng.choice([None, "a note"])))
         accepted = rng.randint(0, n)
         cut = rng.randint(0, n - accepted) if rng.random() < 0.2 else 0
-        judged = [Judged(t.id, i < accepted, 0.5, 0.5, 1.0) for i, t in enumerate(proposed[: min(n - cut, accepted + 1)])]
+        judged = [
+            Judged(t.id, i < accepted, 0.5, 0.5, 1.0) for i, t in enumerate(proposed[: min(n - cut, accepted + 1)])
+        ]
         kind = "plain" if n == 0 else "bonus" if accepted == n else "corrected"
         extra = None if cut and n else Extra(rng.randint(0, 99), text(), kind, 0.5)
         emitted += accepted + (extra is not None)

@@ -12,7 +12,8 @@ FAMILY = "👩‍👩‍👧‍👦"
 ODD = f"Hi {FAMILY} 안녕하세요 각 नमस्ते क्षि 🇩🇪 é end"
 CODE = 'def f(x):\n\n    if x:\n\t\treturn  "a  b"\n\n\n    return None  \n'
 MARKUP = (
-    "<img src=x onerror=\"document.title='broken'\"> <style>body{display:none}</style> </script><script>alert(1)</script> "
+    "<img src=x onerror=\"document.title='broken'\"> <style>body{display:none}</style> "
+    "</script><script>alert(1)</script> "
     "**bold** # no heading $x^2$ `code` &amp; <b>x</b> ${1+1} {{value}} [a](javascript:alert(1))\n"
 )
 # Every state of DESIGN.md's table: a CSS test of its tint, and its mark.
@@ -60,9 +61,7 @@ def test_u1_graphemes_are_never_torn_and_halves_keep_their_verdicts(replay, visi
     wait_state(page, "B", "done")
     for view in ("A", "B"):
         assert kept_text(page, view) == ODD
-        whole = tokens_of(page, view).evaluate(
-            "(n) => [...n.querySelectorAll('.sp-glyph')].map((g) => g.textContent)"
-        )
+        whole = tokens_of(page, view).evaluate("(n) => [...n.querySelectorAll('.sp-glyph')].map((g) => g.textContent)")
         assert FAMILY in whole  # 25 bytes, so at least nine tokens, drawn as one sign
         bars = tokens_of(page, view).evaluate(
             """(n, family) => [...n.querySelectorAll('.sp-shared')]
@@ -126,9 +125,12 @@ def test_u3_markup_is_text(replay, visit):
     wait_state(page, "B", "done")
     for view in ("A", "B"):
         assert kept_text(page, view) == MARKUP
-        assert tokens_of(page, view).evaluate(
-            "(n) => n.querySelectorAll('img, style, script, b, a, strong, em, h1, code, math').length"
-        ) == 0
+        assert (
+            tokens_of(page, view).evaluate(
+                "(n) => n.querySelectorAll('img, style, script, b, a, strong, em, h1, code, math').length"
+            )
+            == 0
+        )
     assert page.title() == "Speculative decoding playground"
     assert page.locator("#sp-run").is_visible()
     tokens_of(page, "A").locator(".sp-accepted").first.hover()
@@ -158,7 +160,8 @@ def test_u9_a_line_without_a_blank_wraps(replay, visit):
         """() => {
           const node = document.querySelector('.sp-view[data-view="A"] .sp-tokens');
           window.lengths = new Set();
-          new MutationObserver(() => window.lengths.add(node.textContent.length)).observe(node, {childList: true, subtree: true});
+          new MutationObserver(() => window.lengths.add(node.textContent.length))
+            .observe(node, {childList: true, subtree: true});
         }"""
     )
     page.click("#sp-run")
@@ -166,7 +169,9 @@ def test_u9_a_line_without_a_blank_wraps(replay, visit):
     assert page.evaluate("window.lengths.size") > 4  # shown as it comes
     assert kept_text(page, "A") == text
     for selector in (".sp-tokens", "html"):
-        for wide, room in page.locator(selector).evaluate_all("(all) => all.map((n) => [n.scrollWidth, n.clientWidth])"):
+        for wide, room in page.locator(selector).evaluate_all(
+            "(all) => all.map((n) => [n.scrollWidth, n.clientWidth])"
+        ):
             assert wide <= room
 
 
@@ -181,7 +186,8 @@ def test_states_have_their_colours_and_marks(replay, visit):
         legend = page.locator(f".sp-legend .sp-{state}")
         assert legend.evaluate("(n) => getComputedStyle(n).backgroundColor").startswith(tint)
         assert legend.locator(".sp-mark").evaluate_all("(all) => all.map((n) => n.dataset.mark)") == signs
-    style = "(n) => { const s = getComputedStyle(n); return [s.textDecorationLine, s.backgroundImage, s.boxShadow].join('|'); }"
+    style = """(n) => { const s = getComputedStyle(n);
+                        return [s.textDecorationLine, s.backgroundImage, s.boxShadow].join('|'); }"""
     view = tokens_of(page, "A")
     assert view.locator(".sp-rejected").first.evaluate(style).startswith("line-through")
     assert "repeating-linear-gradient" in view.locator(".sp-unjudged").first.evaluate(style)

@@ -41,7 +41,8 @@ DRIVER = """({lines, batches}) => {
     new SpecPlay.TokenText(whole).update(fold, 0);
     const chain = fold.tokens().filter((t) => !t.held && t.state !== "rejected" && t.state !== "unjudged");
     const emitted = chain.filter((t) => t.state !== "pending").map((t) => t.text).join("");
-    const graphemes = [...new Intl.Segmenter(undefined, {granularity: "grapheme"}).segment(chain.map((t) => t.text).join(""))]
+    const segmenter = new Intl.Segmenter(undefined, {granularity: "grapheme"});
+    const graphemes = [...segmenter.segment(chain.map((t) => t.text).join(""))]
       .map((s) => s.segment).filter((s) => s !== "\\r\\n");
     const pieces = keptPieces(grown);
     const drawn = new Set([...grown.querySelectorAll("[data-token]")].map((n) => n.spToken));
