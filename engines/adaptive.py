@@ -23,7 +23,7 @@ class FixedLength:
     def limit(self, k: int) -> int:
         return k
 
-    def go_on(self, confidences: Sequence[float | None]) -> bool:
+    def go_on(self, confidences: Sequence[float | None], coming: float | None = None) -> bool:
         return True
 
     def learn(self, confidences: Sequence[float | None], accepted: int) -> None:
@@ -67,7 +67,7 @@ class AdaptiveLength:
             return self._chance.setdefault(("at", min(position, 8)), _Share(0.7))
         return self._chance.setdefault(min(int(confidence * 10), 9), _Share(confidence))
 
-    def _pays(self, reach: float, n: int) -> bool:
+    def _pays(self, reach: float, n: int, coming: float | None = None) -> bool:
         """Are one or more further tokens worth their cost, the n-th being reached with probability `reach`?
 
         Looks up to k ahead, because v is not convex everywhere: some kernels take a jump at the second row and are
@@ -76,7 +76,7 @@ class AdaptiveLength:
         bar = max(1.0, self._tokens / self._time)
         a, gain = self._any.value, 0.0
         for m in range(n + 1, self._k + 1):
-            reach *= a
+            reach *= a if coming is None else self._share(m - 1, coming).value
             gain += reach
             if gain > bar * (self.costs.round(m) - self.costs.round(n)):
                 return True
@@ -90,11 +90,11 @@ class AdaptiveLength:
         self._idle += 1
         return k if self._idle % self.PROBE_EVERY == 0 else 0
 
-    def go_on(self, confidences: Sequence[float | None]) -> bool:
+    def go_on(self, confidences: Sequence[float | None], coming: float | None = None) -> bool:
         reach = 1.0
         for i, confidence in enumerate(confidences):
             reach *= self._share(i, confidence).value
-        return self._pays(reach, len(confidences))
+        return self._pays(reach, len(confidences), coming)
 
     def learn(self, confidences: Sequence[float | None], accepted: int) -> None:
         for i, confidence in enumerate(confidences[: accepted + 1]):

@@ -77,8 +77,8 @@ def _median_seconds(step: Callable[[], None], repeats: int) -> float:
 
 def measure_verify(
     session: Session,
-    proposed: Sequence[int] = (0, 1, 2, 4, 8, 16),
-    repeats: int = 5,
+    proposed: Sequence[int] = (*range(9), 12, 16),
+    repeats: int = 4,
     sync: Callable[[], None] = lambda: None,
 ) -> tuple[dict[int, float], float]:
     """v at each of `proposed`, and the seconds of one pass over one token; measured in turn, on a short context.

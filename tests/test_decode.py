@@ -344,7 +344,7 @@ class TestNgram:
     def propose(self, ids, k=4, **sizes):
         proposer = NgramProposer(**sizes)
         proposer.start(ids[:1])
-        return proposer.propose(ids, k, lambda c: True, None)
+        return proposer.propose(ids, k, lambda *_: True, None)
 
     def test_longest_match_first_then_the_most_recent(self):
         ids = [1, 2, 3, 9, 2, 3, 8, 5, 2, 3, 7, 1, 2, 3]
@@ -367,8 +367,8 @@ class TestNgram:
     def test_only_committed_text_is_searched(self):
         proposer = NgramProposer()
         proposer.start([1, 2])
-        proposer.propose([1, 2, 3], 4, lambda c: True, None)
-        assert proposer.propose([1, 2, 3, 1], 4, lambda c: True, None).ids == [2, 3, 1, 2]
+        proposer.propose([1, 2, 3], 4, lambda *_: True, None)
+        assert proposer.propose([1, 2, 3, 1], 4, lambda *_: True, None).ids == [2, 3, 1, 2]
 
 
 class TestLayerSkip:
@@ -390,6 +390,6 @@ class TestLayerSkip:
         session.forward = lambda ids, **kw: seen.append(kw.get("layers")) or forward(ids, **kw)
         proposer = LayerSkipProposer(session, (1,), Sampling())
         session.forward([0, 1, 2])
-        got = proposer.propose([0, 1, 2, 3], 3, lambda c: True, None)
+        got = proposer.propose([0, 1, 2, 3], 3, lambda *_: True, None)
         assert len(got.ids) == 3 and session.length == 3
         assert seen[1:] == [(0, 2)] * 3

@@ -39,7 +39,8 @@ class Proposer(Protocol):
     `start(ids)` is called once with the prompt, and is where a draft prefills. `propose(ids, k, go_on, chance)`
     gets prompt + output so far and returns up to k tokens; after each drafted token it asks `go_on(confidences)`
     with the confidences so far and stops when that says no (the token already drawn stays in the proposal: dropping
-    it by its own confidence would bias the law). `commit(length)` says that the first `length` positions of
+    it by its own confidence would bias the law). One that knows its next token's confidence without drawing anything
+    asks `go_on(confidences, coming)` before each token, the first one included. `commit(length)` says that the first `length` positions of
     (ids + proposal) still stand; what a proposer remembers of later ones is to be forgotten.
     """
 
@@ -48,7 +49,7 @@ class Proposer(Protocol):
     def start(self, ids: Sequence[int]) -> None: ...
 
     def propose(
-        self, ids: Sequence[int], k: int, go_on: Callable[[Sequence[float | None]], bool], chance: Chance
+        self, ids: Sequence[int], k: int, go_on: Callable[..., bool], chance: Chance
     ) -> Proposal: ...
 
     def commit(self, length: int) -> None: ...

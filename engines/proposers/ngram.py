@@ -15,7 +15,9 @@ class NgramProposer:
     """Longest match first (`longest` tokens down to `shortest`), the most recent one among equals.
 
     A copy that reaches the end of the text goes on into what it has just proposed, so a text with a period shorter
-    than k is continued at that period rather than cut off.
+    than k is continued at that period rather than cut off. The confidence of a copied token rests on how much agreed
+    before it: after m matching tokens, those of the copy included, it is m / (m + 1), the rule of succession's guess;
+    adaptive drafting counts what such a guess was worth in this run.
     """
 
     name = "ngram"
@@ -49,11 +51,14 @@ class NgramProposer:
 
     def _copy(self, ids: Sequence[int], after: int, n: int, k: int, go_on) -> Proposal:
         out = Proposal()
-        while len(out.ids) < k and (not out.ids or go_on(out.confidence)):
-            at = after + len(out.ids)
+        while len(out.ids) < k:
+            at, matched = after + len(out.ids), n + len(out.ids)
+            confidence = matched / (matched + 1)
+            if not go_on(out.confidence, confidence):
+                break
             out.ids.append(ids[at] if at < len(ids) else out.ids[at - len(ids)])
             out.sources.append((after - n, at + 1))
-            out.confidence.append(None)
+            out.confidence.append(confidence)
         return out
 
     def commit(self, length: int) -> None:
