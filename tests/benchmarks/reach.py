@@ -92,7 +92,7 @@ def edit_prompts(path: str | None, count: int) -> list[str]:
     return [f"{x['instruction']}\n\n```python\n{x['input']}\n```" for x in lines[::step]][:count]
 
 
-def lookup_on_edits(path: str | None, count: int, tokens: int = 128) -> list[Row]:
+def lookup_on_edits(path: str | None, count: int, tokens: int = 256) -> list[Row]:
     """n-gram lookup against plain decoding, tokens per second over all prompts; and time outside model passes."""
     from engines.decode import decode
     from engines.fold import fold
@@ -127,7 +127,7 @@ def lookup_on_edits(path: str | None, count: int, tokens: int = 128) -> list[Row
         ratios.append(rate["fast"] / rate["plain"])
     value = (count_of["fast"] / spent["fast"]) / (count_of["plain"] / spent["plain"])
     detail = (
-        f"{len(prompts)} prompts, k up to 10 adaptive, {dtype}, {count_of['fast'] / passes:.2f} tokens per pass, "
+        f"{len(prompts)} prompts, up to {tokens} tokens each, k up to 10 adaptive, {dtype}, {count_of['fast'] / passes:.2f} tokens per pass, "
         f"median prompt {statistics.median(ratios):.2f}, same text in {same:.0f}"
     )
     return [
