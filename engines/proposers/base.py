@@ -40,7 +40,9 @@ class Proposer(Protocol):
     gets prompt + output so far and returns up to k tokens; after each drafted token it asks `go_on(confidences)`
     with the confidences so far and stops when that says no (the token already drawn stays in the proposal: dropping
     it by its own confidence would bias the law). One that knows its next token's confidence without drawing anything
-    asks `go_on(confidences, coming)` before each token, the first one included. `commit(length)` says that the first `length` positions of
+    asks `go_on(confidences, coming)` before each token, the first one included.
+
+    `commit(length)` says that the first `length` positions of
     (ids + proposal) still stand; what a proposer remembers of later ones is to be forgotten.
     """
 

@@ -127,7 +127,8 @@ def lookup_on_edits(path: str | None, count: int, tokens: int = 256) -> list[Row
         ratios.append(rate["fast"] / rate["plain"])
     value = (count_of["fast"] / spent["fast"]) / (count_of["plain"] / spent["plain"])
     detail = (
-        f"{len(prompts)} prompts, up to {tokens} tokens each, k up to 10 adaptive, {dtype}, {count_of['fast'] / passes:.2f} tokens per pass, "
+        f"{len(prompts)} prompts, up to {tokens} tokens each, k up to 10 adaptive, {dtype}, "
+        f"{count_of['fast'] / passes:.2f} tokens per pass, "
         f"median prompt {statistics.median(ratios):.2f}, same text in {same:.0f}"
     )
     return [
