@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need (Python packages into a virtual environment, Chromium by the system's package manager where
 # it is missing) and runs them: linter, unit tests, the real default model, and the page in a real browser.
-# Further arguments go to pytest. PYTHON names another interpreter, VENV another folder for the environment.
+# Arguments go to pytest, which then runs only what they name. PYTHON names another interpreter, VENV another folder for
+# the environment, CHROMIUM a browser.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CI="${CI:-}"
@@ -21,4 +22,12 @@ fi
 
 "$venv/bin/ruff" check .
 "$venv/bin/ruff" format --check .
-exec "$venv/bin/python" -m pytest "$@"
+if [ $# -gt 0 ]; then
+  exec "$venv/bin/python" -m pytest "$@"
+fi
+# Once, and before several processes want it.
+"$venv/bin/python" -m engines models --fetch smollm2-135m-instruct
+# Two processes of one thread each get through the computing sooner than one of two; the page, whose tests watch the
+# clock, has the machine for itself.
+OMP_NUM_THREADS=1 "$venv/bin/python" -m pytest -n 2 --dist worksteal --durations=15 --ignore tests/browser tests
+exec "$venv/bin/python" -m pytest --durations=10 tests/browser
