@@ -9,13 +9,9 @@ class Basket:
     def __init__(self, owner):
         self.owner = owner
         self.items = []
-        self.paid = False
 
     def add(self, name, price):
         self.items.append((name, price))
-
-    def pay(self):
-        self.paid = True
 ```"""
 
 CODE = "Write a Python function that returns the n-th Fibonacci number with a loop, with a docstring and an example."

@@ -1,4 +1,7 @@
-"""One press of Run: plain decoding first, then each panel, one after another on the engine's one thread.
+"""One press of Run: the first panel, plain decoding as the baseline, then the other panels, one after another.
+
+All on the engine's one thread, since two runs at once on one device would spoil each other's timing. The first panel
+is not kept waiting for the baseline, so that there is something to see at once.
 
 Knows nothing of gradio: it turns runs into frames, a frame being one string for each view.
 """
@@ -22,6 +25,7 @@ from .words import in_words, sampling_words
 
 FRAME_SECONDS = 0.05  # 20 Hz: what the browser draws without falling behind
 WAIT_SECONDS = 0.25  # how long to wait for news before looking at the phase again
+LETTERS = "ABCDEFGH"
 FAULT = "Something went wrong in the program; its log says what. Press Run to try again."
 
 _numbers = itertools.count(1)
@@ -35,6 +39,11 @@ def baseline_of(settings: RunSettings) -> RunSettings:
     )
 
 
+def _kept(task: Task) -> int:
+    """Tokens that a run that has ended leaves; none if it never began."""
+    return task.run.events[-1].keep if task.run is not None and task.run.events else 0
+
+
 @dataclass
 class Task:
     """One run and the view that shows it. `needs` is the baseline's task, for a panel's."""
@@ -44,6 +53,7 @@ class Task:
     needs: Task | None = None
     run: Any = None
     outcome: str = ""  # done, stopped, error
+    compared: bool = False
 
 
 class PageRun:
@@ -85,26 +95,28 @@ class PageRun:
         press = next(_numbers)
         baselines: dict[RunSettings, Task] = {}
         tasks: list[Task] = []
-        letters = "ABCDEFGH"
         distinct = len({baseline_of(p) for p in panels if isinstance(p, RunSettings)})
         for i, settings in enumerate(panels):
-            name = f"{press}-{letters[i]}"
-            at = len(panels) + i
+            name, letter, at = f"{press}-{LETTERS[i]}", LETTERS[i], len(panels) + i
             if isinstance(settings, UserError):
                 self.screens[at] = Screen(name, "")
                 self.screens[at].page(state="error", message=str(settings))
                 continue
             plain = baseline_of(settings)
-            if plain not in baselines:
-                which = f"Baseline for {letters[i]}" if distinct > 1 else "Baseline"
+            fresh = plain not in baselines
+            if fresh:
+                which = f"Baseline for {letter}" if distinct > 1 else "Baseline"
                 title = " · ".join([f"{which}: plain decoding", *sampling_words(plain.sampling)])
                 screen = self.screens[len(baselines)] = Screen(f"{name}-plain", title)
-                screen.page(state="queued", message="Next.")
                 baselines[plain] = Task(screen, plain)
             screen = self.screens[at] = Screen(name, in_words(settings))
-            screen.page(state="queued", message="Waits for its turn.")
-            tasks.append(Task(screen, settings, needs=baselines[plain]))
-        return [*baselines.values(), *tasks]
+            task = Task(screen, settings, needs=baselines[plain])
+            # The first panel goes before its baseline: colour at once, and the comparison as soon as it can be made.
+            pair = [task, baselines[plain]] if not tasks else [baselines[plain], task]
+            tasks += pair if fresh else [task]
+        for task in tasks:
+            task.screen.page(state="queued", message="Next." if task is tasks[0] else "Waits for its turn.")
+        return tasks
 
     def _frame(self) -> Iterator[list[str]]:
         """One frame, or none if nothing is new. A string that has not grown is the same object, and costs nothing."""
@@ -121,7 +133,10 @@ class PageRun:
         except Exception:  # the page must live on whatever went wrong
             _log.exception("A run failed")
             self._fail(task, FAULT)
-        task.screen.finish()
+        self._compare()
+        for screen in self.screens:
+            if screen is not None and screen.text:
+                screen.finish()
         yield from self._frame()
 
     @staticmethod
@@ -134,7 +149,7 @@ class PageRun:
             task.outcome = "stopped"
             task.screen.page(state="stopped", message="Stopped before its turn.")
             return
-        if task.needs is not None and task.needs.outcome == "error":
+        if task.needs is not None and task.needs.outcome == "error":  # it would fail likewise
             self._fail(task, "Not run, since its baseline failed: see the message above.")
             return
         task.run = self._run = self.engine.submit(task.settings, self.prompt)
@@ -145,8 +160,22 @@ class PageRun:
             return
         last = task.run.events[-1]
         task.outcome = last.reason if last.reason in ("error", "stopped") else "done"
-        if task.needs is not None and task.outcome != "error" and last.keep:
-            task.screen.page(**verdict(task.needs.run.events, task.run.events))
+
+    def _compare(self) -> None:
+        """Say what each run amounts to whose baseline is there by now, too."""
+        for task in self.tasks:
+            plain = task.needs
+            if plain is None or task.compared or not (task.outcome and plain.outcome):
+                continue
+            task.compared = True
+            if task.outcome == "error" or not _kept(task):
+                continue
+            if _kept(plain):
+                task.screen.page(**verdict(plain.run.events, task.run.events))
+            else:
+                why = "was stopped before it began" if plain.outcome == "stopped" else "failed"
+                sentence = f"The speed-up was not measured: the baseline {why}."
+                task.screen.page(speedup=None, instead="not measured", sentence=sentence, tone="note")
 
     def _follow(self, task: Task) -> Iterator[list[str]]:
         """Move the run's lines to its screen until it is over; the last of them are left for the caller to send."""

@@ -49,7 +49,7 @@ class Screen:
             self._begin(min(at, self._sent))
 
     def finish(self) -> None:
-        """The run has ended: send all of it."""
+        """The run has ended: send all of it. May be called again when more was said since."""
         if self.left_out:
             self._begin(0)
 

@@ -56,8 +56,10 @@
   // fifth of the time at most: where it is slow it happens less often, and what comes meanwhile is drawn together.
   const waiting = new Set();
   let idleUntil = 0;
+  let timer = 0;
 
   function drawAll() {
+    clearTimeout(timer);
     const begin = performance.now();
     const views = [...waiting];
     waiting.clear();
@@ -68,12 +70,13 @@
   }
 
   function soon(view) {
-    if (!waiting.size) {
-      const wait = view.fold.done ? 0 : Math.max(0, idleUntil - performance.now());
-      if (document.hidden || wait > 0) setTimeout(drawAll, document.hidden ? 200 : wait);
-      else requestAnimationFrame(drawAll);
-    }
+    const first = !waiting.size;
     waiting.add(view);
+    if (view.fold.done) return drawAll(); // who sees the state "done" sees the whole text
+    if (!first) return;
+    const wait = idleUntil - performance.now();
+    if (document.hidden || wait > 0) timer = setTimeout(drawAll, document.hidden ? 200 : wait);
+    else requestAnimationFrame(drawAll);
   }
 
   class View {
@@ -248,9 +251,9 @@
     speed() {
       const measured = this.speedup;
       const { tile } = this.tiles.speedup;
-      tile.dataset.tone = !measured || measured.speedup === null ? "" : measured.speedup < 1 ? "slower" : "faster";
+      tile.dataset.tone = measured ? measured.tone : "";
       tile.classList.toggle("sp-wordy", Boolean(measured) && measured.speedup === null);
-      if (!measured) this.tile("speedup", "–", this.fold.start ? "when it is done" : "");
+      if (!measured) this.tile("speedup", "–", this.fold.start ? "after the baseline" : "");
       else if (measured.speedup === null) this.tile("speedup", measured.instead, "");
       else this.tile("speedup", measured.speedup.toFixed(2) + "×", "over plain decoding");
     }
@@ -271,7 +274,8 @@
 
     numbers() {
       const m = this.fold.metrics();
-      this.figures.textContent = m.tokens_per_second === null ? "" : figure(m.tokens_per_second, 1) + " tokens/s";
+      const soFar = this.fold.done ? "" : " \u00b7 " + count(m.emitted, "token");
+      this.figures.textContent = m.tokens_per_second === null ? "" : figure(m.tokens_per_second, 1) + " tokens/s" + soFar;
     }
   }
 

@@ -57,11 +57,11 @@ def last(page_run):
     return frames[-1]
 
 
-def test_baseline_then_each_panel_in_turn():
+def test_first_panel_then_baseline_then_the_other_panel():
     engine = ReplayEngine(play())
     frame = last(press([NGRAM, SKIP], engine=engine))
-    assert [r.settings.proposer for r in engine.runs] == ["none", "ngram", "layer-skip"]
-    assert engine.runs[0].settings == baseline_of(NGRAM) == baseline_of(SKIP)
+    assert [r.settings.proposer for r in engine.runs] == ["ngram", "none", "layer-skip"]
+    assert engine.runs[1].settings == baseline_of(NGRAM) == baseline_of(SKIP)
     assert len({r.prompt for r in engine.runs}) == 1
     baseline, unused, a, b = frame
     assert unused == ""
@@ -92,9 +92,9 @@ def test_panels_with_other_sampling_get_a_baseline_of_their_own():
     panels = [NGRAM.replace(sampling=HOT), SKIP, NGRAM.replace(k=2)]
     frame = last(press(panels, engine=engine))
     assert [(r.settings.proposer, r.settings.sampling.temperature) for r in engine.runs] == [
+        ("ngram", 0.8),
         ("none", 0.8),
         ("none", 0.0),
-        ("ngram", 0.8),
         ("layer-skip", 0.0),
         ("ngram", 0.0),
     ]
@@ -123,7 +123,7 @@ def test_a_long_run_travels_by_a_window_and_whole_in_the_end():
     longest, left_out = 0, 0
     taken: list[str] = []  # as a browser that sees each frame takes them
     for frame in press([NGRAM], play(tokens=WORDS * 30, rate=1000)).frames():
-        text = frame[1]
+        text = frame[1]  # the panel's
         first, *rest = text.splitlines()
         now = json.loads(first)["left_out"]
         assert now <= len(taken)  # nothing is missed
@@ -190,7 +190,7 @@ def test_a_panel_that_cannot_be_read_says_so_and_the_other_runs():
     engine = ReplayEngine(play())
     frame = last(press([UserError("k must be a whole number."), NGRAM], engine=engine))
     assert pages(frame[2])[-1] == {"type": "page", "state": "error", "message": "k must be a whole number."}
-    assert [r.settings.proposer for r in engine.runs] == ["none", "ngram"]
+    assert [r.settings.proposer for r in engine.runs] == ["ngram", "none"]
     assert pages(frame[3])[-1]["speedup"] > 1
 
 
@@ -200,11 +200,24 @@ def test_no_baseline_no_comparison():
 
     engine = ReplayEngine(script)
     frame = last(press([NGRAM, SKIP], engine=engine))
-    assert len(engine.runs) == 1
-    assert lines(frame[0])[-1]["message"] == "The prompt is too long: shorten it."
-    for text in frame[2:]:
-        assert states(text)[-1] == "error"
-        assert "baseline failed" in pages(text)[-1]["message"]
+    assert [r.settings.proposer for r in engine.runs] == ["ngram", "none"]
+    for text in (frame[0], frame[2]):
+        assert lines(text)[-1]["message"] == "The prompt is too long: shorten it."
+    assert states(frame[3])[-1] == "error"
+    assert "baseline failed" in pages(frame[3])[-1]["message"]
+
+
+def test_a_panel_whose_baseline_fails_gets_no_number():
+    def script(run):
+        if run.settings.proposer == "none":
+            run.add(done_of([], "error", "Out of memory."))
+        else:
+            play()(run)
+
+    frame = last(press([NGRAM], script))
+    measured = pages(frame[1])[-1]
+    assert (measured["speedup"], measured["instead"]) == (None, "not measured")
+    assert "the baseline failed" in measured["sentence"]
 
 
 def test_a_panel_that_fails_leaves_the_next_alone():
@@ -229,7 +242,7 @@ def test_what_submit_raises_is_shown(fault):
 
     engine.submit = submit
     frame = last(press([NGRAM], engine=engine))
-    message = pages(frame[0])[-1]["message"]
+    message = pages(frame[1])[-1]["message"]
     assert message == "Name a target model." if isinstance(fault, UserError) else "went wrong" in message
 
 
@@ -245,7 +258,8 @@ def test_stop_halts_within_a_round_and_skips_what_comes():
     assert engine.runs[0].events[-1].reason == "stopped"
     assert len(engine.runs[0].events) - at_stop <= 2 + 2  # the round under way, perhaps one more, and the end
     assert fold(engine.runs[0].events).text() == engine.runs[0].events[-1].text != ""
-    assert [states(text)[-1] for text in frame[2:]] == ["stopped", "stopped"]
+    assert [line["reason"] for line in lines(frame[2]) if line["type"] == "done"] == ["stopped"]
+    assert [states(text)[-1] for text in (frame[0], frame[3])] == ["stopped", "stopped"]
 
 
 def test_stop_before_the_run_began_does_not_wait_for_it():
@@ -257,7 +271,7 @@ def test_stop_before_the_run_began_does_not_wait_for_it():
     begin = time.monotonic()
     frames = list(page_run.frames())
     assert time.monotonic() - begin < 2
-    messages = [line.get("message") for line in pages(frames[-1][0])]
+    messages = [line.get("message") for line in pages(frames[-1][1])]
     assert "Queued: one run is ahead." in messages
     assert messages[-1] == "Stopped before it began."
     gate.set()
@@ -290,7 +304,7 @@ def test_loading_is_shown_with_its_fraction():
     engine.state = lambda: {"phase": "fetching", "message": "Fetching the model.", "fraction": 0.25}
     seen = []
     for frame in press([NGRAM], engine=engine).frames():
-        seen = [line.get("message") for line in pages(frame[0])]
+        seen = [line.get("message") for line in pages(frame[1])]
         if "Fetching the model. 25 %" in seen:
             gate.set()
     assert "Fetching the model. 25 %" in seen

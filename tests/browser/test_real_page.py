@@ -67,15 +67,43 @@ def test_run_on_the_untouched_page_teaches(ready):
     assert "faster" in page.locator('.sp-view[data-view="A"] .sp-verdict').inner_text().lower()
 
 
+def test_the_first_coloured_token_comes_soon(ready):
+    """Within 3 s of pressing Run."""
+    page, took = ready, []
+    for _ in range(3):  # the best of three, others use this machine, too
+        page.evaluate(
+            """() => {
+              window.coloured = null;
+              const look = new MutationObserver(() => {
+                const judged = ":is(.sp-accepted, .sp-rejected, .sp-corrected, .sp-bonus)";
+                if (!document.querySelector(`.sp-tokens ${judged}`)) return;
+                window.coloured = performance.now();
+                look.disconnect();
+              });
+              document.querySelector("#sp-run").addEventListener("click", () => {
+                for (const view of document.querySelectorAll(".sp-tokens")) view.replaceChildren();  // of before
+                window.pressed = performance.now();
+                look.observe(document.body, {childList: true, subtree: true});
+              }, {once: true});
+            }"""
+        )
+        page.locator("#sp-run:enabled").click()
+        page.wait_for_function("window.coloured !== null")
+        took.append(page.evaluate("window.coloured - window.pressed") / 1000)
+        wait_state(page, "B", "done", "error")
+        if took[-1] <= 3:
+            return
+    raise AssertionError(f"coloured {took} s after pressing Run")
+
+
 def test_stop_and_run_again(ready):
     page = ready
     page.get_by_role("button", name="Prose").click()
     page.click("#sp-run")
-    page.wait_for_function("""() => document.querySelectorAll('.sp-view[data-view="baseline 1"] .sp-t').length > 5""")
+    page.wait_for_function("""() => document.querySelectorAll('.sp-view[data-view="A"] .sp-t').length > 5""")
     page.click("#sp-stop")
-    assert wait_state(page, "baseline 1", "stopped", timeout=5) == "stopped"
-    page.locator('.sp-view[data-view="baseline 1"] summary').click()
-    assert kept_text(page, "baseline 1") != ""
+    assert wait_state(page, "A", "stopped", timeout=5) == "stopped"
+    assert kept_text(page, "A") != ""
     assert wait_state(page, "B", "stopped") == "stopped"
     page.get_by_label("max tokens").fill("24")
     page.locator("#sp-run:enabled").click(timeout=2000)
