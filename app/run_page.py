@@ -44,6 +44,14 @@ def _kept(task: Task) -> int:
     return task.run.events[-1].keep if task.run is not None and task.run.events else 0
 
 
+def _loading_words(state: dict[str, Any]) -> str:
+    if state["phase"] == "ready":  # the model is there, and the run's own things are not yet
+        return "Getting ready."
+    part = state.get("fraction")
+    done = "" if part is None else f" {100 * part:.0f} %"
+    return f"{state['message'][:1].upper()}{state['message'][1:]}{done}"
+
+
 @dataclass
 class Task:
     """One run and the view that shows it. `needs` is the baseline's task, for a panel's."""
@@ -196,16 +204,13 @@ class PageRun:
 
     def _waiting(self, run: Any, screen: Screen) -> bool:
         """Say what the run waits for, if it has not begun."""
-        phase = run.phase
-        if phase == "queued":
-            ahead = run.ahead
+        phase, ahead = run.phase, run.ahead
+        state = self.engine.state()
+        if phase == "queued" and (ahead or state["phase"] in ("ready", "error", "idle")):
             who = {0: "Starts now.", 1: "Queued: one run is ahead."}.get(ahead, f"Queued: {ahead} runs are ahead.")
             screen.page(state="queued", message=who)
-        elif phase == "loading":
-            state = self.engine.state()
-            part = state.get("fraction")
-            done = "" if part is None else f" {100 * part:.0f} %"
-            screen.page(state="loading", message=f"{state['message']}{done}")
+        elif phase in ("queued", "loading"):  # what was being loaded before is as good a reason to wait
+            screen.page(state="loading", message=_loading_words(state))
         elif phase == "prefill":
             screen.page(state="running", message="Reading the prompt.")
         return phase in ("queued", "loading")

@@ -23,7 +23,7 @@
       phase.textContent = (WORDS[state.phase] || state.phase) + (known ? " " + Math.round(100 * state.fraction) + " %" : "");
       bar.hidden = !known;
       fill.style.width = known ? 100 * state.fraction + "%" : "0";
-      message.textContent = state.phase === "ready" ? "" : state.message;
+      message.textContent = state.phase === "ready" ? "" : state.message.slice(0, 1).toUpperCase() + state.message.slice(1);
       message.hidden = state.phase === "ready";
     };
     watch("value", show);

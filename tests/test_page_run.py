@@ -292,11 +292,12 @@ def test_closing_the_generator_stops_the_engine():
     assert len(engine.runs) == 1
 
 
-def test_loading_is_shown_with_its_fraction():
+@pytest.mark.parametrize("phase", ["queued", "loading"])  # queued: behind the loading that the page itself began
+def test_loading_is_shown_with_its_fraction(phase):
     gate = threading.Event()
 
     def script(run):
-        run.phase = "loading"
+        run.phase = phase
         gate.wait(10)
         play()(run)
 
