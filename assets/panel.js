@@ -253,7 +253,7 @@
       const { tile } = this.tiles.speedup;
       tile.dataset.tone = measured ? measured.tone : "";
       tile.classList.toggle("sp-wordy", Boolean(measured) && measured.speedup === null);
-      if (!measured) this.tile("speedup", "–", this.fold.start ? "after the baseline" : "");
+      if (!measured) this.tile("speedup", "–", this.fold.start ? "when both are done" : "");
       else if (measured.speedup === null) this.tile("speedup", measured.instead, "");
       else this.tile("speedup", measured.speedup.toFixed(2) + "×", "over plain decoding");
     }

@@ -19,7 +19,7 @@
   }
 
   function visible(text) {
-    if (text === "") return "(no text of its own yet)";
+    if (text === "") return "(no text of its own)";
     return text.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5").replace(/ /g, "\u00b7");
   }
 
