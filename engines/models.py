@@ -53,7 +53,6 @@ class Models:
     def get(self, name: str, dtype: str, device: str, say: Say) -> Loaded:
         key = (name, dtype, device)
         if key not in self._loaded:
-            say("fetching", f"Looking for {name}.")
             folder = resolve(name, lambda fraction, message: say("fetching", message, fraction))
             say("loading", f"Loading {name}.")
             decoder = load(folder, dtype, device, progress=lambda fraction, message: say("loading", message, fraction))
