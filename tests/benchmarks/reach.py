@@ -100,7 +100,7 @@ def lookup_on_edits(path: str | None, count: int, tokens: int = 256) -> list[Row
 
     models = Models()
     plain = RunSettings(max_new_tokens=tokens)
-    fast = plain.replace(proposer="ngram", k=10, adaptive=True)
+    fast = plain.replace(proposer="ngram", k=8, adaptive=True)
     spent = {"plain": 0.0, "fast": 0.0}
     count_of = {"plain": 0, "fast": 0}
     passes = outside = total = same = 0.0
@@ -127,7 +127,7 @@ def lookup_on_edits(path: str | None, count: int, tokens: int = 256) -> list[Row
         ratios.append(rate["fast"] / rate["plain"])
     value = (count_of["fast"] / spent["fast"]) / (count_of["plain"] / spent["plain"])
     detail = (
-        f"{len(prompts)} prompts, up to {tokens} tokens each, k up to 10 adaptive, {dtype}, "
+        f"{len(prompts)} prompts, up to {tokens} tokens each, k up to 8 adaptive, {dtype}, "
         f"{count_of['fast'] / passes:.2f} tokens per pass, "
         f"median prompt {statistics.median(ratios):.2f}, same text in {same:.0f}"
     )
