@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from engines.errors import UserError
 from engines.settings import RunSettings
 
 from .catalogue_choices import drafts_for
+from .early_script import EarlyScript
 from .examples import EXAMPLES
 from .legend import LEGEND, TITLE
-from .panel import FIELDS, build_panel, settings_from
+from .panel import FIELDS, build_panel, settings_from, whole
 from .run_page import PageRun
 from .status import SETTLED, EngineStatus, status_line
 from .token_view import ASSETS, TokenView, head
@@ -95,13 +97,12 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
         for chip, (_, text) in zip(chips, EXAMPLES, strict=True):
             chip.click(None, None, prompt, js=f"() => {json.dumps(text)}", api_visibility="private")
         refused.change(None, refused, None, js="(show) => document.body.classList.toggle('sp-kept-only', !show)")
-        _poll(page, engine, target, timer, status)
+        _poll(page, engine, target, timer, status, run)
         views = [*baselines, *(p.view for p in panels)]
         inputs = [prompt, tokens, seed, *(c for p in panels for c in p.inputs)]
 
-        def press(
-            request: gr.Request, prompt_text: str, most: float, seed_value: float, *values: Any
-        ) -> Iterator[list[str]]:
+        def press(request: gr.Request, fields: str) -> Iterator[list[str]]:
+            prompt_text, most, seed_value, *values = json.loads(fields)
             page_run = PageRun(engine, prompt_text, _panels(target, most, seed_value, values))
             session = request.session_hash or ""
             sessions.begin(session, page_run)
@@ -110,13 +111,18 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
             finally:
                 sessions.end(session, page_run)
 
-        quick = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+        # Progress "on" a button is shown nowhere: gradio's trackers ask for frame after frame even while hidden.
+        quick = {"queue": False, "show_progress": "hidden", "show_progress_on": [run], "api_visibility": "private"}
         run.click(lambda: _buttons(running=True), None, [run, stop], **quick)
-        pressed = run.click(
+        # All fields travel as one: at each frame gradio visits every input of a listener that is at work.
+        form = gr.Textbox(visible=False)
+        asked = run.click(None, inputs, form, js="(...all) => JSON.stringify(all)", api_visibility="private")
+        pressed = asked.then(
             press,
-            inputs,
+            form,
             views,
             show_progress="hidden",
+            show_progress_on=[run],
             concurrency_limit=None,  # the engine has its own queue; waiting in it must not keep others from asking
             api_visibility="private",
         )
@@ -128,16 +134,14 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
     return page
 
 
-def _panels(target: str, most: Any, seed: Any, values: tuple[Any, ...]) -> list[RunSettings | UserError]:
+def _panels(target: str, most: Any, seed: Any, values: Sequence[Any]) -> list[RunSettings | UserError]:
     """One entry a panel: its settings, or what is wrong with them."""
     out: list[RunSettings | UserError] = []
     for at in range(0, len(values), len(FIELDS)):
         try:
-            if most is None or seed is None:
-                raise UserError("Fill in the number of new tokens and the seed.")
-            if most > MOST_TOKENS:
+            if whole("max tokens", most) > MOST_TOKENS:
                 raise UserError(f"The page shows up to {MOST_TOKENS} new tokens: ask for fewer.")
-            shared = {"target": target, "max_new_tokens": int(most), "seed": int(seed)}
+            shared = {"target": target, "max_new_tokens": whole("max tokens", most), "seed": whole("seed", seed)}
             out.append(settings_from(values[at : at + len(FIELDS)], shared))
         except UserError as error:
             out.append(error)
@@ -155,7 +159,7 @@ def _stopper(sessions: Sessions) -> Any:
     return stop
 
 
-def _poll(page: gr.Blocks, engine: Any, target: str, timer: gr.Timer, status: EngineStatus) -> None:
+def _poll(page: gr.Blocks, engine: Any, target: str, timer: gr.Timer, status: EngineStatus, button: gr.Button) -> None:
     """Load the model once a browser has the page, and show how far that is until it is done or has failed."""
 
     def begin() -> str:
@@ -168,7 +172,7 @@ def _poll(page: gr.Blocks, engine: Any, target: str, timer: gr.Timer, status: En
         settled = engine.state()["phase"] in SETTLED
         return status_line(engine, target), gr.Timer(active=False) if settled else gr.skip()
 
-    quiet = {"show_progress": "hidden", "api_visibility": "private"}
+    quiet = {"show_progress": "hidden", "show_progress_on": [button], "api_visibility": "private"}
     page.load(begin, None, status, **quiet)
     timer.tick(tick, None, [status, timer], concurrency_limit=None, **quiet)
 
@@ -181,6 +185,9 @@ def launch_options() -> dict[str, Any]:
         "theme": gr.themes.Default(primary_hue="sky", neutral_hue="slate", font=sans, font_mono=mono),
         "css_paths": [ASSETS / "page.css", ASSETS / "tokens.css"],
         "head": head(),
+        "app_kwargs": {
+            "middleware": [Middleware(EarlyScript, script=(ASSETS / "calm.js").read_text(encoding="utf-8"))]
+        },
         "footer_links": [],
         "run_history": False,
         "ssr_mode": False,

@@ -38,24 +38,24 @@ def settings_from(values: Sequence[Any], shared: dict[str, Any]) -> RunSettings:
     form = dict(zip(FIELDS, values, strict=True))
     sampling = Sampling(
         temperature=_number("temperature", form["temperature"]),
-        top_k=_whole("top-k", form["top_k"]),
+        top_k=whole("top-k", form["top_k"]),
         top_p=_number("top-p", form["top_p"]),
         min_p=_number("min-p", form["min_p"]),
         repetition_penalty=_number("repetition penalty", form["repetition_penalty"]),
     )
     proposer = form["proposer"]
-    draft = (form["draft"] or "").strip()
+    draft = str(form["draft"] or "").strip()
     if proposer == "draft" and not draft:
         raise UserError("Choose a draft model, or type the name of one: it has to share the target's vocabulary.")
     return RunSettings(
         proposer=proposer,
         draft=draft if proposer == "draft" else None,
-        k=_whole("k", form["k"]),
+        k=whole("k", form["k"]),
         adaptive=bool(form["adaptive"]),
         verify=form["verify"],
         sampling=sampling,
-        ngram_min=_whole("shortest match", form["ngram_min"]),
-        ngram_max=_whole("longest match", form["ngram_max"]),
+        ngram_min=whole("shortest match", form["ngram_min"]),
+        ngram_max=whole("longest match", form["ngram_max"]),
         skip_layers=_layers(form["skip_layers"]) if proposer == "layer-skip" else (),
         **shared,
     )
@@ -75,12 +75,12 @@ def _layers(text: str | None) -> tuple[int, ...]:
 
 
 def _number(name: str, value: Any) -> float:
-    if value is None:
-        raise UserError(f"Fill in {name}.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UserError(f"Fill in a number for {name}.")
     return value
 
 
-def _whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any) -> int:
     """Number fields give 8.0 for 8; 8.5 is refused."""
     if _number(name, value) != int(value):
         raise UserError(f"{name} must be a whole number, not {value:g}.")

@@ -77,7 +77,8 @@ def test_what_is_typed_becomes_settings():
     ("changes", "part"),
     [
         ({"k": 2.5}, "whole number"),
-        ({"k": None}, "Fill in k"),
+        ({"k": None}, "Fill in a number for k"),
+        ({"k": "8"}, "Fill in a number for k"),
         ({"k": 0}, "k must be"),
         ({"temperature": -1}, "temperature"),
         ({"top_p": 0}, "top-p"),

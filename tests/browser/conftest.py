@@ -84,10 +84,12 @@ def visit(browser):
     test no page may have had an error or have asked another host for anything."""
     contexts, watched = [], []
 
-    def open_page(address, width=1440, height=1000, theme="light", **more):
+    def open_page(address, width=1440, height=1000, theme="light", init=None, **more):
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
         page = context.new_page()
+        if init:
+            page.add_init_script(init)
         page.watched = Watched(page, address)
         watched.append(page.watched)
         page.goto(f"{address}/?__theme={theme}")

@@ -185,3 +185,26 @@ def test_a_model_that_cannot_be_had_is_a_visible_sentence(visit):
             page.locator("#sp-run:enabled").wait_for()
     finally:
         engine.close()
+
+
+def test_a_page_at_rest_is_at_rest(replay, visit):
+    """Nothing asks for frames while nothing happens: the machine's cores are the engine's (see assets/calm.js)."""
+    _, address = replay(lambda run: run.play(TEXT, 600, "length"))
+    page = visit(
+        address,
+        init="""
+        window.asked = 0;
+        const raf = window.requestAnimationFrame.bind(window);
+        window.requestAnimationFrame = (callback) => { window.asked += 1; return raf(callback); };
+    """,
+    )
+    page.wait_for_timeout(5000)  # what a page does when it opens
+    page.evaluate("window.asked = 0")
+    page.wait_for_timeout(2000)
+    assert page.evaluate("window.asked") < 20
+    page.click("#sp-run")
+    wait_state(page, "B", "done")
+    page.wait_for_timeout(1000)
+    page.evaluate("window.asked = 0")
+    page.wait_for_timeout(2000)
+    assert page.evaluate("window.asked") < 20
