@@ -24,6 +24,8 @@ from .token_view import ASSETS, TokenView, head
 
 POLL_SECONDS = 0.5
 MOST_TOKENS = 2048
+# Gradio looks for requests every millisecond and for progress every ten, for a tenth of a core: the engine needs it more.
+QUEUE_SECONDS, PROGRESS_SECONDS = 0.05, 0.5
 
 
 class Sessions:
@@ -131,6 +133,7 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
         )
         stop.click(_stopper(sessions), None, None, **quick)
         page.unload(_stopper(sessions))
+    page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = QUEUE_SECONDS, PROGRESS_SECONDS
     return page
 
 
