@@ -19,7 +19,7 @@ from .proposers.base import Proposal, Proposer
 from .sampling import Chance, greedy_ids, margin, raw_stats, top, warp
 from .settings import RunSettings
 from .text.stops import StopFinder
-from .verify import Outcome, verify_block, verify_greedy, verify_tokens
+from .verify import Outcome, verify_block, verify_greedy, verify_tokens, verify_tree, verify_tree_greedy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,7 +127,7 @@ def decode(job: Job) -> Iterator[Event]:
             yield draft
             laps.resume()
 
-            logits = job.session.forward([ids[-1], *proposal.ids])
+            logits = _target_pass(job, ids[-1], proposal)
             job.sync()
             laps.to("verify")
 
@@ -137,9 +137,13 @@ def decode(job: Job) -> Iterator[Event]:
 
             end.take(verdict, proposal)
             ids += end.new_ids
+            if proposal.parents:
+                job.session.keep([0, *(node + 1 for node in outcome.path)])
             job.session.rollback(len(ids) - 1)
             job.proposer.commit(len(ids) - 1)
             job.length_policy.learn(proposal.confidence, outcome.accepted)
+            if hasattr(job.proposer, "learn"):
+                job.proposer.learn(logits, proposal, outcome)
             if not end.reason and _room(job, ids) < 1:
                 end.reason, end.message = "length", f"The context of {job.session.capacity} tokens is full."
             fold.add(verdict)
@@ -150,6 +154,13 @@ def decode(job: Job) -> Iterator[Event]:
     except UserError as error:
         end.reason, end.message = "error", str(error)
     yield end.done(laps)
+
+
+def _target_pass(job: Job, last: int, proposal: Proposal) -> torch.Tensor:
+    """Logits [n + 1, V]: row 0 follows the text, row i + 1 the proposal's token i."""
+    if not proposal.parents:
+        return job.session.forward([last, *proposal.ids])
+    return job.session.forward([last, *proposal.ids], parents=[-1, *(p + 1 for p in proposal.parents)])
 
 
 def _room(job: Job, ids: Sequence[int]) -> int:
@@ -168,11 +179,17 @@ def _propose(job: Job, ids: list[int], k: int, chance: Chance) -> Proposal:
     bad = [i for i in proposal.ids if not 0 <= i < job.session.vocab_size]
     if bad:
         raise UserError(f"The proposer {job.proposer.name!r} proposed the id {bad[0]}, which the target does not have.")
+    if proposal.parents and (
+        proposal.q is not None
+        or len(proposal.parents) != len(proposal.ids)
+        or any(not -1 <= parent < i for i, parent in enumerate(proposal.parents))
+    ):
+        raise UserError(f"The proposer {job.proposer.name!r} proposed a tree that is none, or whose tokens were drawn.")
     return proposal
 
 
 def _proposed(job: Job, proposal: Proposal) -> list[Proposed]:
-    texts = job.text.peek(proposal.ids)
+    texts = _texts(job, proposal)
     q = (
         [1.0] * len(proposal.ids)
         if proposal.q is None
@@ -185,15 +202,28 @@ def _proposed(job: Job, proposal: Proposal) -> list[Proposed]:
             q[i],
             proposal.confidence[i] if i < len(proposal.confidence) else None,
             list(proposal.sources[i]) if i < len(proposal.sources) and proposal.sources[i] else None,
+            proposal.parents[i] if proposal.parents else None,
         )
         for i, token in enumerate(proposal.ids)
     ]
+
+
+def _texts(job: Job, proposal: Proposal) -> list[str]:
+    """What each proposed token would add to the text, those before it on its own path included."""
+    if not proposal.parents:
+        return job.text.peek(proposal.ids)
+    texts = []
+    for i in range(len(proposal.ids)):
+        texts.append(job.text.peek([proposal.ids[j] for j in proposal.path_to(i)])[-1])
+    return texts
 
 
 def _judge(
     s: RunSettings, logits: torch.Tensor, ids: list[int], proposal: Proposal, chance: Chance
 ) -> tuple[Outcome, np.ndarray | None]:
     """The verdict on a proposal, and the target's rows [n+1, V] (None under greedy decoding: one-hot)."""
+    if proposal.parents:
+        return _judge_tree(s, logits, ids, proposal, chance)
     if s.sampling.greedy:
         return verify_greedy(greedy_ids(logits, s.sampling, ids, proposal.ids), proposal.ids), None
     p = warp(logits, s.sampling, ids, proposal.ids)
@@ -201,13 +231,42 @@ def _judge(
     return verify(p, proposal.q, proposal.ids, chance), p
 
 
+def _judge_tree(
+    s: RunSettings, logits: torch.Tensor, ids: list[int], proposal: Proposal, chance: Chance
+) -> tuple[Outcome, dict[int, np.ndarray] | None]:
+    """As `_judge`, with the target's rows only where the walk through the tree came by: {row: [V]}."""
+
+    def path(i: int) -> list[int]:
+        return [proposal.ids[j] for j in proposal.path_to(i)]
+
+    if s.sampling.greedy:
+
+        def best(i: int) -> int:
+            return greedy_ids(logits[i + 1 : i + 2], s.sampling, [*ids, *path(i)])[0]
+
+        return verify_tree_greedy(best, proposal.children, proposal.ids), None
+    rows: dict[int, np.ndarray] = {}
+
+    def row(i: int) -> np.ndarray:
+        if i + 1 not in rows:
+            rows[i + 1] = warp(logits[i + 1 : i + 2], s.sampling, [*ids, *path(i)])[0]
+        return rows[i + 1]
+
+    return verify_tree(row, proposal.children, proposal.ids, chance), rows
+
+
 def _verdict(
-    job: Job, number: int, logits: torch.Tensor, p: np.ndarray | None, proposal: Proposal, outcome: Outcome
+    job: Job, number: int, logits: torch.Tensor, p: Any, proposal: Proposal, outcome: Outcome
 ) -> Verdict:
-    """The outcome with all that a reader may want to see of it."""
+    """The outcome with all that a reader may want to see of it. `p` [row] is the target's law after the warping."""
     n, accepted, count = len(proposal.ids), outcome.accepted, job.settings.candidates
-    looked = proposal.ids[: min(accepted + 1, n)]
-    p_raw, rank = raw_stats(logits[[*range(len(looked)), accepted]], [*looked, outcome.extra])
+    nodes = list(range(min(accepted + 1, n))) if outcome.judged is None else outcome.judged
+    path = list(range(accepted)) if outcome.path is None else outcome.path
+    # The row that a token was judged by, and the one that the extra token came from.
+    at = [(proposal.parents[i] if proposal.parents else i - 1) + 1 for i in nodes]
+    last = path[-1] + 1 if path else 0
+    stood = set(path)
+    p_raw, rank = raw_stats(logits[[*at, last]], [*(proposal.ids[i] for i in nodes), outcome.extra])
 
     def best(row: int) -> list[list] | None:
         if not count:
@@ -215,34 +274,35 @@ def _verdict(
         return _named(job, top(logits[row].softmax(-1) if p is None else p[row], count))
 
     judged = []
-    for i, token in enumerate(looked):
-        ok = i < accepted
-        q_row = None if proposal.q is None else proposal.q[i]
+    for i, node in enumerate(nodes):
+        token, ok = proposal.ids[node], node in stood
+        q_row = None if proposal.q is None else proposal.q[node]
         judged.append(
             Judged(
                 token,
                 ok,
-                p=float(ok) if p is None else float(p[i, token]),
+                p=float(ok) if p is None else float(p[at[i]][token]),
                 q=1.0 if q_row is None else float(q_row[token]),
                 ratio=float(outcome.ratios[i]),
                 threshold=None if p is None else float(outcome.thresholds[i]),
                 u=None if p is None else float(outcome.us[i]),
                 p_raw=p_raw[i],
                 rank=rank[i],
-                top_p=best(i),
+                top_p=best(at[i]),
                 top_q=_named(job, top(q_row, count)) if count and q_row is not None else None,
+                node=node if proposal.parents else None,
             )
         )
     extra = Extra(
         outcome.extra,
         "",
         outcome.kind,
-        p=1.0 if p is None else float(p[accepted, outcome.extra]),
+        p=1.0 if p is None else float(p[last][outcome.extra]),
         p_raw=p_raw[-1],
         rank=rank[-1],
         mass=None if outcome.mass is None else float(outcome.mass),
-        top=best(accepted),
-        margin=margin(logits[accepted]),
+        top=best(last),
+        margin=margin(logits[last]),
     )
     return Verdict(number, accepted, judged, extra, {})
 
@@ -271,7 +331,7 @@ class _End:
         """Emit the round's tokens; cut `verdict` down to what lies before the end."""
         extra = verdict.extra
         self.new_ids = []
-        for i, token in enumerate([*proposal.ids[: verdict.accepted], extra.id]):
+        for i, token in enumerate([*(j.id for j in verdict.judged if j.accepted), extra.id]):
             is_extra = i == verdict.accepted
             self.new_ids.append(token)
             self.ids.append(token)
@@ -295,14 +355,13 @@ class _End:
             verdict.held = len(self.ids) - self.keep + (self.last_text is not None)
 
     def _cut(self, verdict: Verdict, proposed: int, last: int, is_extra: bool) -> None:
-        """The token at `last` of the round was the run's last one."""
-        if is_extra:
-            verdict.cut = proposed - len(verdict.judged)
-            return
-        verdict.accepted = last + 1
-        verdict.judged = verdict.judged[: last + 1]
-        verdict.extra = None
-        verdict.cut = proposed - (last + 1)
+        """The round's emitted token number `last` was the run's last one: what was judged after it goes, too."""
+        if not is_extra:
+            verdict.accepted = last + 1
+            stood = [i for i, j in enumerate(verdict.judged) if j.accepted]
+            verdict.judged = verdict.judged[: stood[last] + 1]
+            verdict.extra = None
+        verdict.cut = proposed - len(verdict.judged)
 
     def done(self, laps: Laps) -> Done:
         keep = len(self.ids) if self.keep is None else self.keep

@@ -29,7 +29,9 @@ class Proposed:
     `text` is what it would add to the decoded text were it and all before it accepted. `q` is its probability
     under the distribution that it was drawn from (1 where the proposer is deterministic), `confidence` what the
     proposer thought of it before warping (None where it has no opinion). `source` is the span [start, end) of
-    token positions in prompt + output that an n-gram was copied from: the copied token is at `end - 1`.
+    token positions in prompt + output that an n-gram was copied from: the copied token is at `end - 1`. `parent`, in
+    a tree, is the proposed token that this one follows, -1 being the text before the round; None everywhere means a
+    chain, in which each token follows the one before it.
     """
 
     id: int
@@ -37,11 +39,14 @@ class Proposed:
     q: float = 1.0
     confidence: float | None = None
     source: list[int] | None = None
+    parent: int | None = None
 
 
 @dataclass
 class Judged:
-    """One judged token, in the order of the proposal; the last one is a rejection unless all were accepted.
+    """One judged token, in the order of judgement; the last one is a rejection unless all were accepted. In a tree
+
+    `node` says which of the proposed tokens it is; in a chain they are the first ones, and it is None.
 
     `p` and `q` are after warping, `ratio` is min(1, p/q). `u` was drawn and compared with `threshold` (`ratio`
     itself when verifying token by token; the block's own acceptance probability when verifying by block); both are
@@ -61,6 +66,7 @@ class Judged:
     rank: int | None = None
     top_p: list[list] | None = None
     top_q: list[list] | None = None
+    node: int | None = None
 
 
 @dataclass
@@ -116,10 +122,10 @@ class Draft:
 class Verdict:
     """The round ends.
 
-    The first `accepted` tokens of the proposal are kept. `judged` covers them and, unless all were accepted,
-    the rejected one; what the draft event proposed beyond is unjudged. `cut` counts the proposed tokens that lie
-    beyond the end of the run (EOS inside the block): they are the last `cut` of the proposal, have no state and
-    are not counted. `held` is how many of the last emitted tokens of the run might yet be withdrawn, because
+    `accepted` tokens of the proposal are kept: of a chain the first ones, of a tree those of one path. `judged` covers
+    them and the rejected ones (in a chain one at most); what the draft event proposed beyond is unjudged. `cut` counts
+    the proposed tokens that lie beyond the end of the run (EOS inside the block): they are all that were not judged,
+    have no state and are not counted. `held` is how many of the last emitted tokens of the run might yet be withdrawn, because
     their text may turn out to be the beginning of a stop string; a view keeps them back until the next event.
     `seconds`: propose, verify, sample, other.
     """

@@ -12,6 +12,7 @@ from typing import Any
 
 from .events import Done, Draft, Event, Start, Verdict
 
+_RANKING = ("accepted", "rejected", "unjudged")
 PHASES = ("prefill", "propose", "verify", "sample", "other")
 
 
@@ -23,7 +24,9 @@ class Token:
     text: str
     state: str
     round: int
-    position: int  # within the round's proposal; the extra token stands at `accepted`
+    position: int  # how many tokens of the round go before it: in a chain its index, in a tree its depth
+    parent: int | None = None  # in a tree: the index, in the proposal, of the token that it follows; -1: the text
+    node: int | None = None  # in a tree: its own index in the proposal; None for the extra token
 
 
 @dataclass
@@ -87,7 +90,13 @@ class Fold:
         if isinstance(event, Start):
             self.start = event
         elif isinstance(event, Draft):
-            tokens = [Token(t.id, t.text, "pending", event.round, i) for i, t in enumerate(event.tokens)]
+            tokens = []
+            for i, t in enumerate(event.tokens):
+                if t.parent is None:
+                    tokens.append(Token(t.id, t.text, "pending", event.round, i))
+                else:
+                    depth = tokens[t.parent].position + 1 if t.parent >= 0 else 0
+                    tokens.append(Token(t.id, t.text, "pending", event.round, depth, t.parent, i))
             self.rounds.append(Round(event.round, tokens, {"propose": event.seconds}, len(tokens) + 1, event.note))
         elif isinstance(event, Verdict):
             self._judge(self.rounds[-1], event)
@@ -95,14 +104,18 @@ class Fold:
             self._finish(event)
 
     def _judge(self, round_: Round, v: Verdict) -> None:
-        kept = round_.tokens[: len(round_.tokens) - v.cut]
-        for i, token in enumerate(kept):
-            if i < v.accepted:
-                token.state = "accepted"
-            elif i < len(v.judged):
-                token.state = "rejected"
-            else:
+        """States; then the order of showing: accepted, rejected, unjudged, the extra token."""
+        for i, judged in enumerate(v.judged):
+            token = round_.tokens[i if judged.node is None else judged.node]
+            token.state = "accepted" if judged.accepted else "rejected"
+        by_state: dict[str, list[Token]] = {"accepted": [], "rejected": [], "pending": []}
+        for token in round_.tokens:
+            by_state[token.state].append(token)
+        kept = by_state["accepted"] + by_state["rejected"]
+        if not v.cut:
+            for token in by_state["pending"]:
                 token.state = "unjudged"
+            kept += by_state["pending"]
         if v.extra is not None:
             kept.append(Token(v.extra.id, v.extra.text, v.extra.kind, v.round, v.accepted))
         round_.tokens = kept
@@ -177,13 +190,22 @@ class Fold:
 
     @staticmethod
     def _by_position(rounds: list[Round]) -> tuple[list[float], list[float | None]]:
-        proposals = [[t.state for t in r.tokens if t.state in ("accepted", "rejected", "unjudged")] for r in rounds]
+        """Per round the best state at each position: in a tree several tokens share one, and one of them may stand."""
+        proposals: list[dict[int, str]] = []
+        for round_ in rounds:
+            at: dict[int, str] = {}
+            for t in round_.tokens:
+                if t.state in _RANKING and _RANKING.index(t.state) < _RANKING.index(at.get(t.position, _RANKING[-1])):
+                    at[t.position] = t.state
+                elif t.state in _RANKING:
+                    at.setdefault(t.position, t.state)
+            proposals.append(at)
         unconditional, conditional = [], []
-        for i in range(max((len(p) for p in proposals), default=0)):
-            at = [p[i] for p in proposals if len(p) > i]
-            accepted = at.count("accepted")
-            unconditional.append(accepted / len(at))
-            conditional.append(_ratio(accepted, accepted + at.count("rejected")))
+        for i in range(max((max(p) + 1 for p in proposals if p), default=0)):
+            states = [p[i] for p in proposals if i in p]
+            accepted = states.count("accepted")
+            unconditional.append(accepted / len(states))
+            conditional.append(_ratio(accepted, accepted + states.count("rejected")))
         return unconditional, conditional
 
 

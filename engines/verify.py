@@ -11,7 +11,7 @@ exactness by running this very code on fractions, over every outcome of `chance`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,6 +45,8 @@ class Outcome:
     thresholds: list
     us: list
     mass: Any = None
+    path: list[int] | None = None  # of a tree: the accepted tokens; of a chain they are the first ones
+    judged: list[int] | None = None  # of a tree: the judged tokens, in the order in which they were
 
 
 def verify_greedy(target_ids: Sequence[int], ids: Sequence[int]) -> Outcome:
@@ -113,6 +115,75 @@ def verify_block(p: np.ndarray, q: np.ndarray | None, ids: Sequence[int], chance
         return Outcome(n, chance.draw(p[n]), _kind(n, n), *lists)
     extra, mass = _correct(weights[accepted], p, q, accepted, ids[accepted], chance)
     return Outcome(accepted, extra, "corrected", *lists, mass)
+
+
+def verify_tree(
+    row: Callable[[int], np.ndarray], children: Callable[[int], list[int]], ids: Sequence[int], chance: Chance
+) -> Outcome:
+    """A tree of determined tokens `ids`: at each fork the children are tried in turn, and the first that stands leads on.
+
+    `children(i)` are the tokens that follow token i (-1: the text); `row(i)` is the target's law [V] after it. A child
+    x stands with probability p(x) / (what the children refused before it have left of p): that is token-by-token
+    verification with q = 1 at x, and the residual of each refusal, p without x, takes the place of p. When no child
+    stands, the extra token is drawn from what is left. Hence a fork emits x with probability p(x), child or not, and
+    the tree is lossless whatever its shape, if that was chosen without a look at `chance`. The scheme is SpecInfer's
+    (Miao et al. 2023, arXiv 2305.09781) for tokens that were not drawn. Greedy decoding is the case of one-hot rows.
+    """
+    at, path = -1, []
+    seen: list[int] = []
+    ratios: list = []
+    us: list = []
+    while True:
+        rest = row(at).copy()
+        left, whole, stood = rest.sum(), True, None
+        brothers = children(at)
+        for child in brothers:
+            token = ids[child]
+            mine = rest.item(token) if token < len(rest) else 0
+            ratios.append(min(1, mine / left) if left > 0 else 0)
+            seen.append(child)
+            stands = chance.accept(ratios[-1])
+            us.append(getattr(chance, "last", None))
+            if stands:
+                stood = child
+                break
+            if token < len(rest):
+                rest[token] = 0
+            left, whole = rest.sum(), False
+        if stood is None:
+            if not whole and not left > 0:  # rounding alone: a child of probability 1 always stands
+                rest = row(at)
+            kind = "corrected" if brothers else "bonus" if len(ids) else "plain"
+            extra = chance.draw(rest)
+            return Outcome(
+                len(path), extra, kind, ratios, list(ratios), us, None if whole else left, path, seen
+            )  # fmt: skip
+        path.append(stood)
+        at = stood
+
+
+def verify_tree_greedy(
+    best: Callable[[int], int], children: Callable[[int], list[int]], ids: Sequence[int]
+) -> Outcome:
+    """T = 0: `best(i)` is the target's choice after token i (-1: the text); see `verify_tree`."""
+    at, path = -1, []
+    seen: list[int] = []
+    ratios: list = []
+    while True:
+        choice, stood = best(at), None
+        brothers = children(at)
+        for child in brothers:
+            seen.append(child)
+            ratios.append(int(ids[child] == choice))
+            if ratios[-1]:
+                stood = child
+                break
+        if stood is None:
+            nothing = [None] * len(seen)
+            kind = "corrected" if brothers else "bonus" if len(ids) else "plain"
+            return Outcome(len(path), int(choice), kind, ratios, nothing, list(nothing), None, path, seen)
+        path.append(stood)
+        at = stood
 
 
 def _prefix_good(weight: Any, p: np.ndarray, q: np.ndarray | None, i: int, token: int) -> Any:

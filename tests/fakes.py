@@ -26,6 +26,7 @@ class TableSession:
 
     num_layers = 1
     device = torch.device("cpu")
+    trees = True
 
     def __init__(self, vocab_size: int = 8, seed: int = 0, order: int = 2, scale: float = 2.0, capacity: int = 4096):
         self.vocab_size, self.seed, self.order, self.scale, self.capacity = vocab_size, seed, order, scale, capacity
@@ -40,11 +41,18 @@ class TableSession:
         key = zlib.crc32(repr((self.seed, tuple(context)[-self.order :])).encode())
         return (np.random.default_rng(key).standard_normal(self.vocab_size) * self.scale).astype(np.float32)
 
-    def forward(self, ids, *, logits_from=0, layers=None):
+    def forward(self, ids, *, logits_from=0, layers=None, parents=None):
         if len(self.ids) + len(ids) > self.capacity:
             raise UserError(f"The context of {self.capacity} tokens is full.")
         self.passes.append(len(ids))
         rows = []
+        if parents is not None:
+            text, paths = list(self.ids), []
+            for token, parent in zip(ids, parents, strict=True):
+                paths.append([*(paths[parent] if parent >= 0 else []), token])
+                rows.append(self.row([*text, *paths[-1]]))
+            self.ids += ids
+            return torch.tensor(np.array(rows[logits_from:]).reshape(-1, self.vocab_size))
         for token in ids:
             self.ids.append(token)
             rows.append(self.row(self.ids))
@@ -54,6 +62,11 @@ class TableSession:
         if length > len(self.ids):
             raise ValueError(length)
         del self.ids[length:]
+
+    def keep(self, rows):
+        start = len(self.ids) - self.passes[-1]
+        kept = [self.ids[start + row] for row in rows]
+        self.ids[start:] = kept
 
 
 class LetterTokenizer:

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from engines.errors import UserError
 from engines.model.decoder import Decoder
 from engines.model.load import load
 
@@ -148,6 +149,68 @@ def test_a_batch_equals_its_rows_alone(pairs, name):
         batch.rollback(lengths)
     one = batch.forward([[t[n]] for t, n in zip(texts, lengths, strict=True)])
     assert all(close(one[b], want[b][n : n + 1]) for b, n in enumerate(lengths))
+
+
+# A tree of 9 rows; each row's forebears are its path.
+PARENTS = [-1, 0, 0, 1, 1, 2, 3, 6, 7]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_path_of_a_tree_equals_a_text_of_its_own(pairs, name):
+    """At two lengths of the text, one of them well beyond any window."""
+    _, decoder, _ = pairs(name)
+    for before in (3, 20):
+        session = decoder.session(taps=(1, 3))
+        session.forward(IDS[:before])
+        ids = IDS[before : before + len(PARENTS)]
+        logits = session.forward(ids, parents=PARENTS)
+        for i in range(len(PARENTS)):
+            path, at = [], i
+            while at >= 0:
+                path.insert(0, at)
+                at = PARENTS[at]
+            alone = decoder.session(taps=(1, 3))
+            alone.forward(IDS[:before])
+            expected = alone.forward([ids[j] for j in path])
+            assert close(logits[path], expected), (before, i)
+            assert close(session.features[[before + j for j in path]], alone.features[before : alone.length])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_keeping_a_path_of_a_tree_is_as_if_nothing_else_had_been_run(pairs, name):
+    _, decoder, _ = pairs(name)
+    for rows in ([0], [0, 1, 3, 6, 7, 8], [0, 2, 5], [0, 1, 4], []):
+        session, alone = decoder.session(taps=(2,)), decoder.session(taps=(2,))
+        for s in (session, alone):
+            s.forward(IDS[:12])
+        ids = IDS[12 : 12 + len(PARENTS)]
+        session.forward(ids, parents=PARENTS)
+        session.keep(rows)
+        alone.forward([ids[i] for i in rows])
+        assert session.length == alone.length
+        assert close(session.features[: session.length], alone.features[: alone.length])
+        assert close(session.forward(IDS[30:34]), alone.forward(IDS[30:34])), rows
+    with pytest.raises(ValueError, match="cannot keep"):
+        session.keep([3, 1])
+    with pytest.raises(ValueError, match="cannot hang"):
+        session.forward([1, 2], parents=[-1, 1])
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3-window-4"])
+def test_features_are_the_residual_stream_behind_a_layer(pairs, name):
+    reference, decoder, _ = pairs(name)
+    session, batch = decoder.session(taps=(1, 2)), decoder.batch(2, taps=(1, 2))
+    for i in range(0, 30, 7):
+        session.forward(IDS[i : i + 7])
+    with torch.no_grad():
+        states = reference(torch.tensor([IDS[:35]]), output_hidden_states=True).hidden_states
+    assert close(session.features[:35], torch.cat([states[1][0], states[2][0]], -1))
+    batch.forward([IDS[:9], IDS[3:12]])
+    batch.rollback([9, 4])
+    batch.forward([IDS[9:14], IDS[7:12]])
+    assert close(batch.features[0, :14], session.features[:14])
+    with pytest.raises(UserError, match="3 layers"):
+        decoder.session(taps=(4,))
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2-window", "gemma3-window-8"])

@@ -6,7 +6,9 @@ rollback across the window's edge is as right as any other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -31,6 +33,23 @@ class Plan:
     values: list[torch.Tensor]
     slots: list[torch.Tensor] | tuple[torch.Tensor, ...]
     where: torch.Tensor | None = None
+
+
+def forebears(parents: Sequence[int]) -> tuple[list[int], list[list[bool]]]:
+    """Of a tree whose row i hangs on row parents[i] (-1: on the text): each row's depth, from 0, and which rows it
+
+    sees, itself among them. ValueError when a parent does not come before its child.
+    """
+    depths: list[int] = []
+    seen: list[list[bool]] = []
+    for i, parent in enumerate(parents):
+        if not -1 <= parent < i:
+            raise ValueError(f"row {i} of a tree cannot hang on row {parent}")
+        row = list(seen[parent]) if parent >= 0 else [False] * len(parents)
+        row[i] = True
+        depths.append(depths[parent] + 1 if parent >= 0 else 0)
+        seen.append(row)
+    return depths, seen
 
 
 class Cache:
@@ -75,6 +94,47 @@ class Cache:
         seen = [self._seen(0, end, None, lengths, new) if self.kinds[0] else None, None]
         if self.kinds[1]:  # positions before the first row's window are not even read
             seen[1] = self._seen(max(0, low + 1 - self.config.window), end, self.config.window, lengths, new)
+        return self._plan(new, turns, seen, slots, where)
+
+    def plan_tree(self, length: int, parents: Sequence[int]) -> Plan:
+        """For a tree behind the `length` positions of the only row: row i of the pass goes on from row parents[i]
+
+        (-1: from the text itself), which must come before it. Rows lie in the cache in their own order, each at the
+        position that its depth gives it, and see the text and their own forebears.
+        """
+        new, end = len(parents), length + len(parents)
+        depths, own = forebears(parents)
+        at = torch.tensor(depths, device=self.device) + length  # the position of each row
+        turns = tuple(table.upto(end)[at] for table in self.turns)
+        own = torch.tensor(own, device=self.device)  # [n, n]
+        window, kinds = self.config.window, []
+        for there, width in ((self.kinds[0], None), (self.kinds[1], window)):
+            if not there:
+                kinds.append(None)
+                continue
+            start = 0 if width is None else max(0, length + 1 - width)
+            seen = torch.arange(start, length, device=self.device)
+            hidden = torch.zeros(new, end - start, dtype=torch.bool, device=self.device)
+            hidden[:, length - start :] = ~own
+            if width is not None:
+                hidden[:, : length - start] = seen <= at[:, None] - width
+                hidden[:, length - start :] |= at <= at[:, None] - width
+            mask = torch.zeros(hidden.shape, dtype=self.data.dtype, device=self.device)
+            mask = mask.masked_fill_(hidden, -torch.inf)[None].repeat(1, self.group, 1).unsqueeze(1)
+            data = self.data[:, :, :, :, start:end]
+            kinds.append((data[:, 0].unbind(0), data[:, 1].unbind(0), mask))
+        slots = self.data[:, :, :, :, length:end].unbind(0)
+        return self._plan(new, turns, kinds, slots, None)
+
+    def move(self, length: int, rows: Sequence[int]) -> None:
+        """Bring what lies at length + rows[i] to length + i (rows ascending), in all layers."""
+        moved = [i for i, row in enumerate(rows) if i != row]
+        if moved:
+            first = moved[0]
+            at = torch.tensor(rows[first:], device=self.device) + length
+            self.data[:, :, :, :, length + first : length + len(rows)] = self.data.index_select(4, at)
+
+    def _plan(self, new: int, turns: tuple, seen: list, slots: Any, where: torch.Tensor | None) -> Plan:
         if all(self.kinds):
             keys, values = ([seen[s][part][i] for i, s in enumerate(self.config.sliding)] for part in (0, 1))
         else:

@@ -80,13 +80,24 @@ class Decoder:
         if c.ropes[0] == c.ropes[1]:
             self._turns = (self._turns[0], self._turns[0])
 
-    def session(self, capacity: int | None = None) -> DecoderSession:
-        """A new empty text of at most `capacity` positions; the model's context limit is never exceeded."""
-        return DecoderSession(self, min(self.context if capacity is None else capacity, self.context))
+    def session(self, capacity: int | None = None, taps: Sequence[int] = ()) -> DecoderSession:
+        """A new empty text of at most `capacity` positions; the model's context limit is never exceeded.
 
-    def batch(self, rows: int, capacity: int | None = None) -> DecoderBatch:
+        `taps` asks for features (see `DecoderSession`): the residual stream after that many layers, 1 to num_layers.
+        """
+        return DecoderSession(self, min(self.context if capacity is None else capacity, self.context), taps)
+
+    def batch(self, rows: int, capacity: int | None = None, taps: Sequence[int] = ()) -> DecoderBatch:
         """`rows` new empty texts that go through the model together."""
-        return DecoderBatch(self, rows, min(self.context if capacity is None else capacity, self.context))
+        return DecoderBatch(self, rows, min(self.context if capacity is None else capacity, self.context), taps)
+
+    def new_features(self, rows: int, capacity: int, taps: Sequence[int]) -> torch.Tensor | None:
+        """Room for what a session's taps hold, [rows, capacity, taps * hidden]; None without taps."""
+        if not taps:
+            return None
+        if not all(1 <= t <= self.num_layers for t in taps):
+            raise UserError(f"{self.name} has {self.num_layers} layers; features cannot be taken after {list(taps)}.")
+        return torch.empty(rows, capacity, len(taps) * self.config.hidden, device=self.device)
 
     def new_cache(self, rows: int, capacity: int) -> Cache:
         return Cache(self.config, self._turns, rows, capacity, self.cache_dtype, self.device)
@@ -115,8 +126,17 @@ class Decoder:
         length = torch.linalg.vector_norm(h, 2, -1, True)
         return torch.mul(h, weight).mul_(torch.addcmul(tiny, length, length).rsqrt_())
 
-    def run_layers(self, h: torch.Tensor, plan: Plan, layers: Sequence[int] | None) -> torch.Tensor:
-        """Residual rows [B * n, hidden] through the layers, in place. Writes their keys and values."""
+    def run_layers(
+        self,
+        h: torch.Tensor,
+        plan: Plan,
+        layers: Sequence[int] | None,
+        tapped: dict[int, torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """Residual rows [B * n, hidden] through the layers, in place. Writes their keys and values.
+
+        `tapped` maps a count of layers to where [B, n, hidden] the stream behind them is to be copied.
+        """
         c, B, n = self.config, plan.rows, plan.new
         kv, D, half, group, turned, every = c.kv_heads, c.head_dim, c.intermediate, self._group, self._turned, self._all
         rows, tiny, where, sliding, norm = B * n, self._tiny, plan.where, c.sliding, self._norm
@@ -141,6 +161,8 @@ class Decoder:
             inner = w.gate_up(norm(h, w.mlp_norm, tiny))
             m = w.down(activate(inner.narrow(1, 0, half)).mul_(inner.narrow(1, half, half)))
             h.add_(m if w.after_mlp is None else norm(m.float(), w.after_mlp, tiny))
+            if tapped and i + 1 in tapped:
+                tapped[i + 1].copy_(h.view(B, n, -1))
         return h
 
     def check_layers(self, layers: Sequence[int] | None) -> None:
@@ -157,30 +179,60 @@ def too_long(name: str, needed: int, capacity: int, context: int) -> UserError:
     return UserError(f"{name} would need {needed} positions, but {limit} is {capacity}; shorten the text.")
 
 
+def _windows(
+    features: torch.Tensor | None, taps: Sequence[int], layers: Sequence[int] | None, start: int, new: int
+) -> dict[int, torch.Tensor] | None:
+    """Where the taps of `new` positions from `start` on go; none when only some of the layers run."""
+    if features is None or layers is not None:
+        return None
+    parts = features[:, start : start + new].chunk(len(taps), -1)
+    return dict(zip(taps, parts, strict=True))
+
+
 class DecoderSession:
     """One text on its way through a `Decoder` (see `Session`). `hidden` [n, hidden] is the residual stream of the
 
     newest rows before the final norm, float32: of the last forward, or of its last chunk if it came in several.
+    `features` [capacity, taps * hidden] holds the residual stream behind the asked-for layers by position, as far as
+    `length` says; None without taps.
     """
 
-    def __init__(self, decoder: Decoder, capacity: int) -> None:
-        self.length, self.capacity = 0, capacity
+    trees = True
+
+    def __init__(self, decoder: Decoder, capacity: int, taps: Sequence[int] = ()) -> None:
+        self.length, self.capacity, self.taps = 0, capacity, tuple(taps)
         self.vocab_size, self.num_layers, self.device = decoder.vocab_size, decoder.num_layers, decoder.device
         self.hidden: torch.Tensor | None = None
+        self._before = 0  # the length before the last forward
         self._decoder, self._cache = decoder, decoder.new_cache(1, capacity)
+        self._features = decoder.new_features(1, capacity, taps)
+        self.features = None if self._features is None else self._features[0]
 
     @torch.inference_mode()
-    def forward(self, ids: Sequence[int], *, logits_from: int = 0, layers: Sequence[int] | None = None) -> torch.Tensor:
+    def forward(
+        self,
+        ids: Sequence[int],
+        *,
+        logits_from: int = 0,
+        layers: Sequence[int] | None = None,
+        parents: Sequence[int] | None = None,
+    ) -> torch.Tensor:
         d, n, end = self._decoder, len(ids), self.length + len(ids)
+        self._before = self.length
         if end > self.capacity:
             raise too_long(d.name, end, self.capacity, d.context)
         d.check_layers(layers)
         all_ids = torch.as_tensor(ids, dtype=torch.long, device=d.device)
-        step, out = d.chunk(end), []
+        step, out = d.chunk(end) if parents is None else n, []
         for i in range(0, n, step):
             part = all_ids[i : i + step]
-            plan = self._cache.plan([self.length], len(part))
-            h = self.hidden = d.run_layers(d.embed(part), plan, layers)
+            plan = (
+                self._cache.plan([self.length], len(part))
+                if parents is None
+                else self._cache.plan_tree(self.length, parents)
+            )
+            tapped = _windows(self._features, self.taps, layers, self.length, len(part))
+            h = self.hidden = d.run_layers(d.embed(part), plan, layers, tapped)
             self.length += len(part)
             if logits_from < i + len(part):
                 out.append(d.logits(h[max(0, logits_from - i) :]))
@@ -193,18 +245,28 @@ class DecoderSession:
             raise ValueError(f"cannot roll back from {self.length} to {length}")
         self.length = length
 
+    def keep(self, rows: Sequence[int]) -> None:
+        if not all(a < b for a, b in zip([-1, *rows], [*rows, self.length - self._before], strict=True)):
+            raise ValueError(f"cannot keep rows {list(rows)} of a pass of {self.length - self._before}")
+        self._cache.move(self._before, rows)
+        if self.features is not None:
+            self.features[self._before : self._before + len(rows)] = self.features[[self._before + r for r in rows]]
+        self.length = self._before + len(rows)
+
 
 class DecoderBatch:
     """Several texts through one `Decoder`, each at its own length: `lengths` [B].
 
     Rows that have less to say than the others are padded at the end with any id and rolled back afterwards.
+    `features` [B, capacity, taps * hidden] as in `DecoderSession`.
     """
 
-    def __init__(self, decoder: Decoder, rows: int, capacity: int) -> None:
-        self.lengths, self.capacity = [0] * rows, capacity
+    def __init__(self, decoder: Decoder, rows: int, capacity: int, taps: Sequence[int] = ()) -> None:
+        self.lengths, self.capacity, self.taps = [0] * rows, capacity, tuple(taps)
         self.vocab_size, self.num_layers, self.device = decoder.vocab_size, decoder.num_layers, decoder.device
         self.hidden: torch.Tensor | None = None  # [B, n, hidden], see DecoderSession
         self._decoder, self._cache = decoder, decoder.new_cache(rows, capacity)
+        self.features = decoder.new_features(rows, capacity, taps)
 
     @torch.inference_mode()
     def forward(
@@ -224,8 +286,13 @@ class DecoderBatch:
             part = all_ids[:, i : i + step]
             m = part.shape[1]
             plan = self._cache.plan(self.lengths, m)
-            h = d.run_layers(d.embed(part.flatten()), plan, layers).view(B, m, -1)
+            fresh = self.features.new_empty(B, m, self.features.shape[-1]) if self.features is not None else None
+            tapped = _windows(fresh, self.taps, layers, 0, m)
+            h = d.run_layers(d.embed(part.flatten()), plan, layers, tapped).view(B, m, -1)
             self.hidden = h
+            if tapped is not None:
+                for row, at in enumerate(self.lengths):
+                    self.features[row, at : at + m] = fresh[row]
             self.lengths = [x + m for x in self.lengths]
             if logits_from < i + m:
                 kept = h[:, max(0, logits_from - i) :]

@@ -175,9 +175,20 @@ class FallbackSession:
         self.vocab_size, self.num_layers, self.device = owner.vocab_size, owner.num_layers, owner.device
         self._owner, self._cache = owner, new_cache(owner.model.config)
 
-    def forward(self, ids: Sequence[int], *, logits_from: int = 0, layers: Sequence[int] | None = None) -> torch.Tensor:
+    trees = False
+
+    def forward(
+        self,
+        ids: Sequence[int],
+        *,
+        logits_from: int = 0,
+        layers: Sequence[int] | None = None,
+        parents: Sequence[int] | None = None,
+    ) -> torch.Tensor:
         if layers is not None:
             raise UserError(f"{self._owner.name} is run by transformers, which cannot run some layers only.")
+        if parents is not None:
+            raise UserError(f"{self._owner.name} is run by transformers, and trees are not judged there: leave them out.")
         if self.length + len(ids) > self.capacity:
             raise too_long(self._owner.name, self.length + len(ids), self.capacity, self._owner.context)
         if not len(ids):
@@ -194,3 +205,8 @@ class FallbackSession:
         elif length < self.length:
             self._cache.crop(length - self.length)  # negative: how many tokens go
         self.length = length
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Without trees, what is kept of a pass is its beginning."""
+        if list(rows) != list(range(len(rows))):
+            raise ValueError(f"cannot keep rows {list(rows)}: no tree was run")

@@ -18,6 +18,10 @@ class Proposal:
     proposed (a missing tail counts as zero), or is None when the tokens were not drawn but determined, which is a
     distribution with q = 1 at the token. It must be the very distribution of the draw: losslessness rests on it.
     `confidence` is what the proposer thinks of each token (None: no opinion), `sources` the copied span of each.
+
+    A proposal may be a tree: `parents[i]` is then the token that token i follows (-1: the text), which comes before
+    it, and brothers stand in the order in which they are to be judged. A tree's tokens must be determined, not drawn:
+    `q` is None. Empty `parents` are a chain.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -25,6 +29,23 @@ class Proposal:
     confidence: list[float | None] = field(default_factory=list)
     sources: list[tuple[int, int] | None] = field(default_factory=list)
     note: str | None = None
+    parents: list[int] = field(default_factory=list)
+
+    def path_to(self, i: int) -> list[int]:
+        """The indices of the tokens from the text to token i, which is the last; none for -1."""
+        if not self.parents:
+            return list(range(i + 1))
+        path = []
+        while i >= 0:
+            path.append(i)
+            i = self.parents[i]
+        return path[::-1]
+
+    def children(self, i: int) -> list[int]:
+        """The tokens that follow token i (-1: the text), in the order in which they are judged."""
+        if not self.parents:
+            return [i + 1] if i + 1 < len(self.ids) else []
+        return [j for j, parent in enumerate(self.parents) if parent == i]
 
 
 class Chance(Protocol):
@@ -44,6 +65,9 @@ class Proposer(Protocol):
 
     `commit(length)` says that the first `length` positions of
     (ids + proposal) still stand; what a proposer remembers of later ones is to be forgotten.
+
+    One that also has `learn(logits, proposal, outcome)` is shown, after each round, the target's logits [n + 1, V] (row
+    0 after the text, row i + 1 after the proposal's token i) and what became of the proposal. It may not change them.
     """
 
     name: str

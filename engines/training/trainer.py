@@ -1,0 +1,187 @@
+"""The training itself: loss against the target's own law, held-out acceptance by depth, stop and resume.
+
+The state that is saved (weights, optimisers, where in which epoch) is all that decides what follows, so a run that was
+stopped and resumed ends with the same weights as one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .batches import Batch, Batches
+from .net import HeadNet
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How long and how fast. `steps_ahead`: how deep the head is unrolled (1 for a draft)."""
+
+    steps: int = 1000
+    tokens: int = 2048  # a batch
+    rate: float = 1e-3  # of AdamW
+    muon_rate: float = 0.02  # of Muon, for the matrices inside; 0: AdamW for all
+    warm_up: int = 50
+    decay: float = 0.3  # the last share of the steps, over which the rate falls to nothing
+    steps_ahead: int = 3
+    fade: float = 0.8  # weight of each step ahead relative to the one before
+    weight_decay: float = 0.0
+    seed: int = 0
+
+    def factor(self, step: int) -> float:
+        """The rate's factor at a step: up, flat, down."""
+        tail = max(1, int(self.steps * self.decay))
+        return min(1.0, (step + 1) / max(1, self.warm_up), (self.steps - step) / tail)
+
+
+@dataclass
+class Report:
+    """Where training is. `accepted` [depth]: share of held-out answer tokens whose first choice is foretold, by depth;
+    `seconds_left` at the pace so far."""
+
+    step: int
+    steps: int
+    loss: float
+    accepted: list[float] | None
+    seconds_left: float | None
+
+
+class Trainer:
+    """`embedding` [V, H]: the target's, float32 or float16, scaled as the target scales it."""
+
+    def __init__(self, net: HeadNet, batches: Batches, embedding: torch.Tensor, recipe: Recipe) -> None:
+        self.net, self.batches, self.embedding, self.recipe = net, batches, embedding, recipe
+        self.depth = recipe.steps_ahead if net.shape.taps else 1
+        self.step, self.epoch, self.at = 0, 0, 0
+        self.loss = math.nan
+        inner = [p for n, p in net.named_parameters() if p.ndim == 2 and not n.startswith("out.")]
+        outer = [p for n, p in net.named_parameters() if p.ndim != 2 or n.startswith("out.")]
+        self.optimizers: list[torch.optim.Optimizer] = []
+        if recipe.muon_rate:
+            muon = torch.optim.Muon(inner, lr=recipe.muon_rate, weight_decay=recipe.weight_decay)
+            self.optimizers.append(muon)
+        else:
+            outer = inner + outer
+        adam = torch.optim.AdamW(outer, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay)
+        self.optimizers.append(adam)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["full"] = group["lr"]
+
+    def run(
+        self,
+        report: Callable[[Report], None],
+        stopped: Callable[[], bool] = lambda: False,
+        save: Callable[[], None] = lambda: None,
+        report_every: float = 10.0,
+        measure_every: int = 200,
+        save_every: float = 300.0,
+    ) -> bool:
+        """Train to the recipe's end; False when `stopped` said so before. `save` is called now and then and at last."""
+        begun, first, told, saved = time.monotonic(), self.step, 0.0, time.monotonic()
+        smooth = None
+        for spans in self._spans():
+            if self.step >= self.recipe.steps or stopped():
+                break
+            loss = self._learn(self.batches.read(spans))
+            smooth = loss if smooth is None else 0.95 * smooth + 0.05 * loss
+            self.loss = smooth
+            self.step += 1
+            self.at += 1
+            now = time.monotonic()
+            measure = self.step % measure_every == 0 or self.step == self.recipe.steps
+            if measure or now - told > report_every:
+                left = (now - begun) / (self.step - first) * (self.recipe.steps - self.step)
+                report(Report(self.step, self.recipe.steps, smooth, self.measure() if measure else None, left))
+                told = now
+            if now - saved > save_every:
+                save()
+                saved = now
+        save()
+        return self.step >= self.recipe.steps
+
+    def _spans(self) -> Iterator[list[tuple[int, int]]]:
+        while True:
+            for i, spans in enumerate(self.batches.epoch(self.recipe.seed, self.epoch)):
+                if i >= self.at:
+                    yield spans
+            self.epoch, self.at = self.epoch + 1, 0
+
+    def _embed(self, batch: Batch) -> torch.Tensor:
+        return self.embedding[batch.ids].float()
+
+    def _learn(self, batch: Batch) -> float:
+        self.net.train()
+        loss = self._loss(batch)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        factor = self.recipe.factor(self.step)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["full"] * factor
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return float(loss.detach())
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        """Cross entropy against the target's likeliest tokens, as far as the small vocabulary has them."""
+        states = self.net.unroll(self._embed(batch), batch.features, self.depth)
+        total, weights = torch.zeros(()), 0.0
+        for j, state in enumerate(states):
+            weight = batch.weight.clone()
+            weight[:, :j] = 0  # nothing stands before the first position for these to go on from
+            chosen = weight > 0
+            if not chosen.any():
+                continue
+            log_q = self.net.logits(state[chosen]).log_softmax(-1)
+            ids, p = batch.top_ids[chosen], batch.top_p[chosen]
+            p = torch.where(ids >= 0, p, 0.0)
+            each = -(p * log_q.gather(-1, ids.clamp(min=0))).sum(-1)
+            share = self.recipe.fade**j
+            total = total + share * (each * weight[chosen]).sum() / weight[chosen].sum()
+            weights += share
+        return total / weights
+
+    @torch.no_grad()
+    def measure(self, depth: int | None = None) -> list[float]:
+        """Held-out answers: how often the first choice is the target's, by depth (a token outside counts as missed)."""
+        self.net.eval()
+        depth = depth or (max(self.depth, 5) if self.net.shape.taps else 1)
+        good, all_ = [0] * depth, [0] * depth
+        for spans in self.batches.held():
+            batch = self.batches.read(spans)
+            for j, state in enumerate(self.net.unroll(self._embed(batch), batch.features, depth)):
+                answer = batch.answer.clone()
+                answer[:, :j] = False
+                if not answer.any():
+                    continue
+                first = self.net.logits(state[answer]).argmax(-1)
+                good[j] += int((first == batch.best[answer]).sum())
+                all_[j] += int(answer.sum())
+        return [g / max(1, a) for g, a in zip(good, all_, strict=True)]
+
+    # -- stop and resume ---------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "step": self.step, "epoch": self.epoch, "at": self.at, "recipe": asdict(self.recipe),
+            "net": self.net.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers],
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.step, self.epoch, self.at = state["step"], state["epoch"], state["at"]
+        self.net.load_state_dict(state["net"])
+        for optimizer, own in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(own)
+
+    def save(self, path: Path) -> None:
+        part = path.with_suffix(".part")
+        torch.save(self.state(), part)
+        part.replace(path)
