@@ -23,12 +23,16 @@ def _speculation(settings: RunSettings) -> list[str]:
     name = PROPOSER_NAMES.get(settings.proposer, settings.proposer)
     if settings.proposer == "draft":
         name = f"draft {settings.draft}"
+    elif settings.proposer == "eagle" and settings.draft:
+        name += f" {settings.draft}"
     elif settings.proposer == "ngram":
         name += f" ({settings.ngram_min} to {settings.ngram_max})"
     elif settings.proposer == "layer-skip" and settings.skip_layers:
         name += f" without layers {ranges(settings.skip_layers)}"
     parts = [name, f"k up to {settings.k}, adaptive" if settings.adaptive else f"k = {settings.k}"]
-    if settings.verify == "block":
+    if settings.branch > 1:
+        parts.append(f"a tree of up to {settings.branch} branches")
+    elif settings.verify == "block":
         parts.append("block verification")
     return parts
 

@@ -29,6 +29,12 @@ class FixedLength:
     def learn(self, confidences: Sequence[float | None], accepted: int) -> None:
         pass
 
+    def keep(self, confidences: Sequence[float | None], parents: Sequence[int]) -> list[int]:
+        return list(range(len(parents)))
+
+    def learn_tree(self, confidences: Sequence[float | None], parents: Sequence[int], path: Sequence[int]) -> None:
+        pass
+
 
 class _Share:
     """A running share of successes that starts at a prior worth `weight` trials and forgets slowly."""
@@ -102,3 +108,43 @@ class AdaptiveLength:
             self._any.add(i < accepted)
         self._tokens = self._tokens * 0.97 + accepted + 1
         self._time = self._time * 0.97 + self.costs.round(len(confidences))
+
+    def keep(self, confidences: Sequence[float | None], parents: Sequence[int]) -> list[int]:
+        """Which tokens of a tree are worth judging: what they add, less what their rows cost at the rate reached anyway,
+
+        is at its most. The tree is there already, so its drafting counts no more. Tokens of a tree are determined, so
+        leaving some out is no bias.
+        """
+        reach: list[float] = []
+        for i, parent in enumerate(parents):
+            before = reach[parent] if parent >= 0 else 1.0
+            # Just below its parent, so that the likeliest always hang together.
+            reach.append(before * min(self._share(_depth(parents, i), confidences[i]).value, 1 - 1e-9))
+        order = sorted(range(len(parents)), key=lambda i: (-reach[i], i))
+        bar = max(1.0, self._tokens / self._time)
+        best, size, gain = 0.0, 0, 0.0
+        for n, i in enumerate(order, start=1):
+            gain += reach[i]
+            worth = gain - bar * (self.costs.v(n) - 1)
+            if worth > best:
+                best, size = worth, n
+        return sorted(order[:size])
+
+    def learn_tree(self, confidences: Sequence[float | None], parents: Sequence[int], path: Sequence[int]) -> None:
+        """At each fork on the path all children were settled: one stood, or none did."""
+        stood, visited = set(path), {-1, *path}
+        for i, parent in enumerate(parents):
+            if parent in visited:
+                self._share(_depth(parents, i), confidences[i]).add(i in stood)
+        deepest = 1 + max(_depth(parents, i) for i in range(len(parents)))
+        for depth in range(min(len(path) + 1, deepest)):
+            self._any.add(depth < len(path))
+        self._tokens = self._tokens * 0.97 + len(path) + 1
+        self._time = self._time * 0.97 + self.costs.v(len(parents)) + deepest * self.costs.draft
+
+
+def _depth(parents: Sequence[int], i: int) -> int:
+    depth = 0
+    while parents[i] >= 0:
+        i, depth = parents[i], depth + 1
+    return depth

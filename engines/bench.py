@@ -19,6 +19,7 @@ MAY_DIFFER = frozenset(
         "draft",
         "k",
         "adaptive",
+        "branch",
         "verify",
         "draft_sampling",
         "skip_layers",

@@ -141,7 +141,10 @@ def decode(job: Job) -> Iterator[Event]:
                 job.session.keep([0, *(node + 1 for node in outcome.path)])
             job.session.rollback(len(ids) - 1)
             job.proposer.commit(len(ids) - 1)
-            job.length_policy.learn(proposal.confidence, outcome.accepted)
+            if proposal.parents:
+                job.length_policy.learn_tree(proposal.confidence, proposal.parents, outcome.path)
+            else:
+                job.length_policy.learn(proposal.confidence, outcome.accepted)
             if hasattr(job.proposer, "learn"):
                 job.proposer.learn(logits, proposal, outcome)
             if not end.reason and _room(job, ids) < 1:
@@ -185,6 +188,8 @@ def _propose(job: Job, ids: list[int], k: int, chance: Chance) -> Proposal:
         or any(not -1 <= parent < i for i, parent in enumerate(proposal.parents))
     ):
         raise UserError(f"The proposer {job.proposer.name!r} proposed a tree that is none, or whose tokens were drawn.")
+    if proposal.parents:
+        return proposal.only(job.length_policy.keep(proposal.confidence, proposal.parents))
     return proposal
 
 
@@ -255,9 +260,7 @@ def _judge_tree(
     return verify_tree(row, proposal.children, proposal.ids, chance), rows
 
 
-def _verdict(
-    job: Job, number: int, logits: torch.Tensor, p: Any, proposal: Proposal, outcome: Outcome
-) -> Verdict:
+def _verdict(job: Job, number: int, logits: torch.Tensor, p: Any, proposal: Proposal, outcome: Outcome) -> Verdict:
     """The outcome with all that a reader may want to see of it. `p` [row] is the target's law after the warping."""
     n, accepted, count = len(proposal.ids), outcome.accepted, job.settings.candidates
     nodes = list(range(min(accepted + 1, n))) if outcome.judged is None else outcome.judged

@@ -13,17 +13,21 @@ import torch
 
 from . import __version__, cost
 from .adaptive import AdaptiveLength, FixedLength
+from . import heads
 from .catalogue import resolve
 from .decode import Job
 from .errors import UserError
 from .events import Start
+from .model.head import Head
+from .model.head_load import load_head
 from .model.load import load
 from .proposers.base import Proposer
 from .proposers.draft_model import DraftModelProposer
+from .proposers.eagle import EagleProposer
 from .proposers.layer_skip import LayerSkipProposer
 from .proposers.ngram import NgramProposer
 from .proposers.none import NoProposer
-from .settings import PROPOSERS, RunSettings
+from .settings import PROPOSERS, RunSettings, Sampling
 from .text import load_tokenizer
 from .text.stream import TextStream
 from .text.vocab import check_shared_vocabulary
@@ -42,13 +46,14 @@ class Loaded:
     verify: dict[int, float] = field(default_factory=dict)  # v(n), measured on first need
     pass_seconds: float = 0.0
     skip_cost: dict[tuple[int, ...], float] = field(default_factory=dict)
+    head: Any = None  # a trained head, beside its target
 
 
 class Models:
     """Loads each model once. Not for two threads at a time: the engine's one thread owns it."""
 
     def __init__(self) -> None:
-        self._loaded: OrderedDict[tuple[str, str, str], Loaded] = OrderedDict()
+        self._loaded: OrderedDict[tuple[str, ...], Loaded] = OrderedDict()
 
     def get(self, name: str, dtype: str, device: str, say: Say) -> Loaded:
         key = (name, dtype, device)
@@ -63,13 +68,37 @@ class Models:
         self._loaded.move_to_end(key)
         return self._loaded[key]
 
+    def trained(self, settings: RunSettings, target: Loaded, kind: str, say: Say) -> Loaded:
+        """A trained head ("eagle") or draft, loaded beside its target, whose embedding it shares."""
+        folder = heads.resolve(settings.draft, target.name, kind)
+        key = (str(folder), target.name, settings.dtype, settings.device)
+        if key not in self._loaded:
+            say("loading", f"Loading {folder.name}.")
+            made = load_head(folder, target.decoder, folder.name)
+            if isinstance(made, Head) != (kind == "eagle"):
+                raise UserError(f"{folder.name} is not what --proposer {kind} needs: the other of a head and a draft.")
+            decoder = made.layers if kind == "eagle" else made
+            self._loaded[key] = Loaded(folder.name, decoder, target.tokenizer, head=made if kind == "eagle" else None)
+            while len(self._loaded) > KEEP:
+                self._loaded.popitem(last=False)
+        self._loaded.move_to_end(key)
+        return self._loaded[key]
+
+    def draft(self, settings: RunSettings, target: Loaded, say: Say) -> Loaded:
+        """The draft model that `settings` name: a trained one, or any other model."""
+        row = heads.find(settings.draft)
+        if row is not None and row["kind"] == "draft":
+            return self.trained(settings, target, "draft", say)
+        return self.get(settings.draft, settings.dtype, settings.device, say)
+
     def prepare(self, settings: RunSettings, say: Say) -> None:
         """Load what `settings` names and measure what its passes cost here."""
         target = self.get(settings.target, settings.dtype, settings.device, say)
         self._calibrate(target, say)
         if settings.proposer == "draft":
-            draft = self.get(settings.draft, settings.dtype, settings.device, say)
-            self._calibrate(draft, say)
+            self._calibrate(self.draft(settings, target, say), say)
+        elif settings.proposer == "eagle":
+            self.trained(settings, target, "eagle", say)
 
     def _calibrate(self, model: Loaded, say: Say) -> None:
         """Measure v(n), once per loaded model."""
@@ -85,12 +114,30 @@ class Models:
         self._calibrate(target, say)
         step = 0.0
         if settings.proposer == "draft":
-            draft = self.get(settings.draft, settings.dtype, settings.device, say)
+            draft = self.draft(settings, target, say)
             self._calibrate(draft, say)
             step = draft.pass_seconds / target.pass_seconds
+        elif settings.proposer == "eagle":
+            step = self._head_cost(self.trained(settings, target, "eagle", say), target)
         elif settings.proposer == "layer-skip":
             step = self._skip_cost(target, settings)
         return cost.Costs(target.verify, step, target.pass_seconds)
+
+    def _head_cost(self, loaded: Loaded, target: Loaded) -> float:
+        """One step of a head's chain, with the choice of its token, in target passes."""
+        if not loaded.pass_seconds:
+            session = target.decoder.session(min(64, target.decoder.context), loaded.head.taps)
+            session.forward([1] * 8)
+            proposer = EagleProposer(loaded.head, session, Sampling())
+            proposer.start([1] * 9)
+            k = 4
+
+            def steps() -> None:
+                proposer.propose([1] * 9, k, lambda *_: True, None)
+                _sync_of(target.decoder)()
+
+            loaded.pass_seconds = cost.measure_step(steps) / k
+        return loaded.pass_seconds / target.pass_seconds
 
     def _skip_cost(self, target: Loaded, settings: RunSettings) -> float:
         session = target.decoder.session(min(64, target.decoder.context))
@@ -127,7 +174,10 @@ class Models:
                 "shorten it so that there is room for at least one new token."
             )
         capacity = min(context, len(ids) + settings.max_new_tokens)
-        session = target.decoder.session(capacity)
+        head = None
+        if settings.proposer == "eagle" and custom is None:
+            head = self.trained(settings, target, "eagle", say)
+        session = target.decoder.session(capacity, head.head.taps) if head else target.decoder.session(capacity)
         if custom is not None:
             draft, proposer = None, custom(session, target.tokenizer)
         else:
@@ -179,9 +229,12 @@ class Models:
             return None, NgramProposer(settings.ngram_min, settings.ngram_max)
         if settings.proposer == "layer-skip":
             return None, LayerSkipProposer(session, settings.skip_layers, own)
+        if settings.proposer == "eagle":
+            head = self.trained(settings, target, "eagle", say)
+            return head, EagleProposer(head.head, session, own, settings.branch)
         if settings.proposer == "draft":
             try:
-                draft = self.get(settings.draft, settings.dtype, settings.device, say)
+                draft = self.draft(settings, target, say)
             except UserError as error:
                 raise UserError(f"The draft model {settings.draft!r} cannot be used: {error}") from error
             check_shared_vocabulary(target.tokenizer, draft.tokenizer, target.name, draft.name)

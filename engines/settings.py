@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import UserError
 
-PROPOSERS = ("none", "draft", "ngram", "layer-skip")
+PROPOSERS = ("none", "draft", "ngram", "layer-skip", "eagle")
 VERIFIERS = ("token", "block")
 DTYPES = ("auto", "fp32", "bf16", "fp16")
 MAX_K = 32
@@ -71,7 +71,9 @@ class RunSettings:
     """Everything that decides what a run does; two equal settings and prompts give two equal runs.
 
     `draft_sampling` is the draft's own warping; None means the same as the target's. `skip_layers` are the
-    indices of the target's layers that the layer-skip proposer leaves out; empty means the default choice.
+    indices of the target's layers that the layer-skip proposer leaves out; empty means the default choice. `draft` is a
+    model for the proposer "draft", a trained head for "eagle" (None: the one made for the target). `branch` is how many
+    tokens may follow one in a proposal: 1 is a chain, more a tree, of k tokens in all.
     """
 
     target: str = "smollm2-135m-instruct"
@@ -79,6 +81,7 @@ class RunSettings:
     draft: str | None = None
     k: int = 4
     adaptive: bool = False
+    branch: int = 1
     verify: str = "token"
     sampling: Sampling = field(default_factory=Sampling)
     draft_sampling: Sampling | None = None
@@ -106,6 +109,7 @@ class RunSettings:
         )
         _need(self.dtype in DTYPES, f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}.")
         _whole("k", self.k, 1, MAX_K)
+        _whole("branch", self.branch, 1, 16)
         _whole("ngram-min", self.ngram_min, 1, 64)
         _whole("ngram-max", self.ngram_max, 1, 64)
         _need(
@@ -127,7 +131,7 @@ class RunSettings:
 
     def plain(self) -> RunSettings:
         """The same run with nothing proposed: the baseline that a speed-up is measured against."""
-        return self.replace(proposer="none", draft=None, adaptive=False)
+        return self.replace(proposer="none", draft=None, adaptive=False, branch=1)
 
     def to_json(self) -> dict[str, Any]:
         out = dataclasses.asdict(self)

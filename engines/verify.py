@@ -162,9 +162,7 @@ def verify_tree(
         at = stood
 
 
-def verify_tree_greedy(
-    best: Callable[[int], int], children: Callable[[int], list[int]], ids: Sequence[int]
-) -> Outcome:
+def verify_tree_greedy(best: Callable[[int], int], children: Callable[[int], list[int]], ids: Sequence[int]) -> Outcome:
     """T = 0: `best(i)` is the target's choice after token i (-1: the text); see `verify_tree`."""
     at, path = -1, []
     seen: list[int] = []

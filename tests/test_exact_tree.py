@@ -154,7 +154,7 @@ class Tree:
             path = [made.ids[j] for j in made.path_to(parent)] if parent >= 0 else []
             row = self.session.row([*ids, *path])
             made.ids.append(int(np.argsort(-row)[self.random.integers(0, 3)]))
-        made.confidence = [None] * len(made.ids)
+        made.confidence = made.sources = [None] * len(made.ids)
         return made
 
     def commit(self, length):
@@ -215,7 +215,7 @@ def test_events_tell_the_tree():
     wrong = [(b + 1) % 8 for b in best]
     #   text -> wrong[0], best[0] -> wrong[1], best[1], and a child of the wrong one that nobody will ask for
     tree = Proposal([wrong[0], best[0], wrong[0], wrong[1], best[1]], parents=[-1, -1, 0, 1, 1])
-    tree.confidence = [None] * 5
+    tree.confidence = tree.sources = [None] * 5
     script.propose = lambda ids, k, go_on, chance: tree if len(ids) == 2 else Proposal()
     events = list(decode(job(session, script, k=5, max_new_tokens=6)))
     draft, verdict = events[1], events[2]
@@ -231,7 +231,9 @@ def test_events_tell_the_tree():
 
 def test_the_end_inside_a_tree_leaves_nothing_behind_it():
     best = greedy(TableSession(seed=2), (0, 1), 3)
-    tree = Proposal([best[0], best[1], (best[1] + 1) % 8, best[2]], parents=[-1, 0, 0, 1], confidence=[None] * 4)
+    tree = Proposal(
+        [best[0], best[1], (best[1] + 1) % 8, best[2]], parents=[-1, 0, 0, 1], confidence=[None] * 4, sources=[None] * 4
+    )
     script = Scripted(None)
     script.propose = lambda ids, k, go_on, chance: tree
     events = list(decode(job(TableSession(seed=2), script, k=8, eos=[best[1]])))

@@ -18,6 +18,7 @@ from . import options, terminal
 KEYS = {
     "k": int,
     "adaptive": lambda text: _flag(text),
+    "branch": int,
     "verify": str,
     "draft": str,
     "skip": options.layers,

@@ -27,7 +27,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=DEFAULTS.target,
         help="a name from `models`, a hub id (org/name), a folder, or a GGUF file (default: %(default)s)",
     )
-    models.add_argument("--draft", metavar="D", help="the draft model, named like the target; for --proposer draft")
+    models.add_argument(
+        "--draft", metavar="D", help="the draft model, named like the target, or a trained draft or head"
+    )
     models.add_argument("--dtype", default="auto", choices=DTYPES, help="auto: what is fastest here, by measurement")
     models.add_argument("--device", default="auto", metavar="DEV", help="auto, cpu, cuda or mps (default: auto)")
 
@@ -37,6 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--k", type=int, default=DEFAULTS.k, help=f"tokens proposed in a round, 1 to {MAX_K} (default: 4)"
     )
     spec.add_argument("--adaptive", action="store_true", help="stop drafting when the next token is not worth its cost")
+    spec.add_argument(
+        "--branch", type=int, default=DEFAULTS.branch, metavar="B",
+        help="propose a tree in which up to B tokens follow each, k in all (default: 1, a chain)",
+    )  # fmt: skip
     spec.add_argument("--verify", default=DEFAULTS.verify, choices=VERIFIERS, help="token by token, or by block")
     spec.add_argument(
         "--skip-layers", metavar="A-B,C", type=layers, default=(), help="layers that layer-skip leaves out, e.g. 4-20"
@@ -88,6 +94,7 @@ def settings_of(args: argparse.Namespace) -> RunSettings:
         draft=args.draft,
         k=args.k,
         adaptive=args.adaptive,
+        branch=args.branch,
         verify=args.verify,
         sampling=sampling,
         draft_sampling=own,

@@ -96,17 +96,19 @@ class Cache:
             seen[1] = self._seen(max(0, low + 1 - self.config.window), end, self.config.window, lengths, new)
         return self._plan(new, turns, seen, slots, where)
 
-    def plan_tree(self, length: int, parents: Sequence[int]) -> Plan:
-        """For a tree behind the `length` positions of the only row: row i of the pass goes on from row parents[i]
+    def plan_tree(self, length: int, parents: Sequence[int], done: int = 0) -> Plan:
+        """For a tree behind the `length` positions of the only row: row i of it goes on from row parents[i]
 
         (-1: from the text itself), which must come before it. Rows lie in the cache in their own order, each at the
-        position that its depth gives it, and see the text and their own forebears.
+        position that its depth gives it, and see the text and their own forebears. The first `done` rows are there
+        already; the pass is over the others.
         """
-        new, end = len(parents), length + len(parents)
-        depths, own = forebears(parents)
-        at = torch.tensor(depths, device=self.device) + length  # the position of each row
+        new, end = len(parents) - done, length + len(parents)
+        depths, seen = forebears(parents)
+        every = torch.tensor(depths, device=self.device) + length  # the position of each row
+        at = every[done:]
         turns = tuple(table.upto(end)[at] for table in self.turns)
-        own = torch.tensor(own, device=self.device)  # [n, n]
+        own = torch.tensor(seen[done:], device=self.device)  # [new, rows]
         window, kinds = self.config.window, []
         for there, width in ((self.kinds[0], None), (self.kinds[1], window)):
             if not there:
@@ -118,12 +120,12 @@ class Cache:
             hidden[:, length - start :] = ~own
             if width is not None:
                 hidden[:, : length - start] = seen <= at[:, None] - width
-                hidden[:, length - start :] |= at <= at[:, None] - width
+                hidden[:, length - start :] |= every <= at[:, None] - width
             mask = torch.zeros(hidden.shape, dtype=self.data.dtype, device=self.device)
             mask = mask.masked_fill_(hidden, -torch.inf)[None].repeat(1, self.group, 1).unsqueeze(1)
             data = self.data[:, :, :, :, start:end]
             kinds.append((data[:, 0].unbind(0), data[:, 1].unbind(0), mask))
-        slots = self.data[:, :, :, :, length:end].unbind(0)
+        slots = self.data[:, :, :, :, length + done : end].unbind(0)
         return self._plan(new, turns, kinds, slots, None)
 
     def move(self, length: int, rows: Sequence[int]) -> None:

@@ -30,7 +30,7 @@ _SCORES = 2**24  # the most attention scores per head that a pass may hold (64 M
 class Layer:
     """Weights of one layer. Norm weights are float32 and carry the factor that `Decoder._norm` wants."""
 
-    norm: torch.Tensor
+    norm: torch.Tensor | None  # None: the product reads the stream as it is (the first layer of an EAGLE-1 head)
     qkv: Kernel
     out: Kernel
     mlp_norm: torch.Tensor
@@ -39,6 +39,8 @@ class Layer:
     qk_norm: torch.Tensor | None = None  # [heads + kv, D]
     after_attention: torch.Tensor | None = None  # Gemma's norms of what a block adds
     after_mlp: torch.Tensor | None = None
+    beside: torch.Tensor | None = None  # EAGLE-3: the norm of embeddings, which qkv reads before the stream
+    norm_before_residual: bool = False  # the layer adds to its normed input
 
 
 class Decoder:
@@ -132,10 +134,12 @@ class Decoder:
         plan: Plan,
         layers: Sequence[int] | None,
         tapped: dict[int, torch.Tensor] | None = None,
+        beside: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Residual rows [B * n, hidden] through the layers, in place. Writes their keys and values.
 
-        `tapped` maps a count of layers to where [B, n, hidden] the stream behind them is to be copied.
+        `tapped` maps a count of layers to where [B, n, hidden] the stream behind them is to be copied. `beside`
+        [B * n, hidden] are the embeddings that a head's first layer reads beside the stream.
         """
         c, B, n = self.config, plan.rows, plan.new
         kv, D, half, group, turned, every = c.kv_heads, c.head_dim, c.intermediate, self._group, self._turned, self._all
@@ -144,7 +148,11 @@ class Decoder:
         for i in range(c.layers) if layers is None else layers:
             w = self._layers[i]
             kind = sliding[i]
-            qkv = w.qkv(norm(h, w.norm, tiny)).float().view(rows, every, D)
+            x = h if w.norm is None else norm(h, w.norm, tiny)
+            if w.beside is not None:
+                h = x.clone() if w.norm_before_residual else h
+                x = torch.cat((norm(beside, w.beside, tiny), x), -1)
+            qkv = w.qkv(x).float().view(rows, every, D)
             if w.qk_norm is not None:
                 qkv[:, :turned] = norm(qkv[:, :turned], w.qk_norm, self._tiny_head)
             torch.view_as_complex(qkv.view(rows, every, D // 2, 2)).narrow(1, 0, turned).mul_(plan.turns[kind])

@@ -188,7 +188,9 @@ class FallbackSession:
         if layers is not None:
             raise UserError(f"{self._owner.name} is run by transformers, which cannot run some layers only.")
         if parents is not None:
-            raise UserError(f"{self._owner.name} is run by transformers, and trees are not judged there: leave them out.")
+            raise UserError(
+                f"{self._owner.name} is run by transformers, and trees are not judged there: leave them out."
+            )
         if self.length + len(ids) > self.capacity:
             raise too_long(self._owner.name, self.length + len(ids), self.capacity, self._owner.context)
         if not len(ids):

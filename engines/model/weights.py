@@ -18,7 +18,8 @@ from engines.errors import UserError
 from .config import read_json
 from .linear import Scratch
 
-_TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+          "I64": torch.int64, "I32": torch.int32, "BOOL": torch.bool}  # fmt: skip
 _HEADER_MAX = 100 * 2**20  # the format's own limit
 
 

@@ -41,6 +41,14 @@ class Proposal:
             i = self.parents[i]
         return path[::-1]
 
+    def only(self, nodes: list[int]) -> Proposal:
+        """Of a tree, these tokens (ascending), each with its forebears among them."""
+        at = {node: i for i, node in enumerate(nodes)} | {-1: -1}
+        return Proposal(
+            [self.ids[i] for i in nodes], None, [self.confidence[i] for i in nodes], [self.sources[i] for i in nodes],
+            self.note, [at[self.parents[i]] for i in nodes],
+        )  # fmt: skip
+
     def children(self, i: int) -> list[int]:
         """The tokens that follow token i (-1: the text), in the order in which they are judged."""
         if not self.parents:

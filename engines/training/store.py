@@ -78,7 +78,9 @@ class Store:
             assert meta["version"] == VERSION
             return meta
         except (ValueError, KeyError, TypeError, AssertionError):
-            raise UserError(f"{card} is not that of a store of this version: remove its folder, or name another.") from None
+            raise UserError(
+                f"{card} is not that of a store of this version: remove its folder, or name another."
+            ) from None
 
     def refresh(self) -> None:
         """Look again what is there; another process may be adding to it."""

@@ -6,16 +6,19 @@ stopped and resumed ends with the same weights as one that was not.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import nn
 
+from ..errors import UserError
 from .batches import Batch, Batches
 from .net import HeadNet
 
@@ -26,8 +29,7 @@ class Recipe:
 
     steps: int = 1000
     tokens: int = 2048  # a batch
-    rate: float = 1e-3  # of AdamW
-    muon_rate: float = 0.02  # of Muon, for the matrices inside; 0: AdamW for all
+    rate: float = 1e-3
     warm_up: int = 50
     decay: float = 0.3  # the last share of the steps, over which the rate falls to nothing
     steps_ahead: int = 3
@@ -61,19 +63,9 @@ class Trainer:
         self.depth = recipe.steps_ahead if net.shape.taps else 1
         self.step, self.epoch, self.at = 0, 0, 0
         self.loss = math.nan
-        inner = [p for n, p in net.named_parameters() if p.ndim == 2 and not n.startswith("out.")]
-        outer = [p for n, p in net.named_parameters() if p.ndim != 2 or n.startswith("out.")]
-        self.optimizers: list[torch.optim.Optimizer] = []
-        if recipe.muon_rate:
-            muon = torch.optim.Muon(inner, lr=recipe.muon_rate, weight_decay=recipe.weight_decay)
-            self.optimizers.append(muon)
-        else:
-            outer = inner + outer
-        adam = torch.optim.AdamW(outer, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay)
-        self.optimizers.append(adam)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["full"] = group["lr"]
+        self.optimizer = torch.optim.AdamW(
+            net.parameters(), lr=recipe.rate, betas=(0.9, 0.95), weight_decay=recipe.weight_decay
+        )
 
     def run(
         self,
@@ -122,12 +114,10 @@ class Trainer:
         loss = self._loss(batch)
         loss.backward()
         nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
-        factor = self.recipe.factor(self.step)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = group["full"] * factor
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate * self.recipe.factor(self.step)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
         return float(loss.detach())
 
     def _loss(self, batch: Batch) -> torch.Tensor:
@@ -169,19 +159,31 @@ class Trainer:
 
     # -- stop and resume ---------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        return {
-            "step": self.step, "epoch": self.epoch, "at": self.at, "recipe": asdict(self.recipe),
-            "net": self.net.state_dict(), "optimizers": [o.state_dict() for o in self.optimizers],
-        }  # fmt: skip
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.step, self.epoch, self.at = state["step"], state["epoch"], state["at"]
-        self.net.load_state_dict(state["net"])
-        for optimizer, own in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(own)
-
     def save(self, path: Path) -> None:
-        part = path.with_suffix(".part")
-        torch.save(self.state(), part)
+        """Weights, optimiser and place, as safetensors; whole or not at all."""
+        tensors = {f"net.{k}": v for k, v in self.net.state_dict().items()}
+        for i, own in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{k}": v for k, v in own.items()}
+        place = {"step": self.step, "epoch": self.epoch, "at": self.at}
+        part = path.with_name(path.name + ".part")
+        save_file({k: v.contiguous() for k, v in tensors.items()}, part, {"place": json.dumps(place)})
         part.replace(path)
+
+    def restore(self, path: Path) -> None:
+        """Go on from what `save` wrote. Raises UserError when it does not belong to this net."""
+        try:
+            with safe_open(path, "pt") as file:
+                place = json.loads(file.metadata()["place"])
+                tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118 - not a dict
+            net = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
+            self.net.load_state_dict(net)
+            state: dict[int, dict] = {}
+            for k, v in tensors.items():
+                if k.startswith("optimizer."):
+                    _, i, name = k.split(".")
+                    state.setdefault(int(i), {})[name] = v
+            whole = self.optimizer.state_dict()
+            self.optimizer.load_state_dict({**whole, "state": state})
+            self.step, self.epoch, self.at = place["step"], place["epoch"], place["at"]
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            raise UserError(f"{path} cannot be gone on from ({str(error).splitlines()[0]}): begin anew.") from None
