@@ -26,4 +26,5 @@ def _entry(state: str, word: str, mark: str, meaning: str) -> str:
     return f'<li title="{meaning}"><span class="sp-t sp-{state}">{word}{sign}</span></li>'
 
 
-LEGEND = f'<ul class="sp-legend" aria-label="What the colours mean">{"".join(_entry(*s) for s in _STATES)}</ul>'
+_ROUND = '<li><span class="sp-round">&nbsp;a round: one proposal and the pass that judges it</span></li>'
+LEGEND = f'<ul class="sp-legend" aria-label="What the colours mean">{"".join(_entry(*s) for s in _STATES)}{_ROUND}</ul>'

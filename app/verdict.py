@@ -5,60 +5,87 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engines.bench import identity, speedup
+from engines.bench import Speedup, identity, measured
 from engines.events import Event
 from engines.fold import Metrics, fold
 
-# A shared machine moves by a few per cent from run to run: within this, two speeds are called the same.
-SAME = 0.05
+# Up to this many tokens per pass a run is plain decoding in all but name: a gain in time can only be noise.
+NO_GAIN = 1.02
+SAMPLED = (
+    "The texts differ because each run draws its own random numbers; the distribution they are drawn from is the same."
+)
 
 
 def verdict(plain: Sequence[Event], run: Sequence[Event]) -> dict[str, Any]:
-    """The fields of the page's line: `speedup` (None: see `instead`), `plain_rate`, `sentence`, `tone`."""
-    value, reason = speedup(plain, run)
-    folded = fold(list(run))
-    metrics = folded.metrics()
-    out: dict[str, Any] = {"speedup": value, "plain_rate": fold(list(plain)).metrics().tokens_per_second}
-    if value is None:
+    """The fields of the page's line: `speedup` (None: see `instead`), `low` and `high` (its spread, or None),
+    `plain_rate`, `sentence`, `tone`."""
+    found = measured(plain, run)
+    folded, base = fold(list(run)), fold(list(plain))
+    out: dict[str, Any] = {"speedup": found.value, "plain_rate": base.metrics().tokens_per_second}
+    if found.value is None:
         # "too short to measure (3 tokens; ...)" or "not compared: the prompts differ"
-        out["instead"] = reason.split(" (")[0].split(":")[0]
-        return {**out, "sentence": _sentence(reason), "tone": "note"}
-    out["tone"] = "slower" if value < 1 - SAME else "faster" if value > 1 + SAME else "same"
-    sentences = [explain(value, metrics, folded.start.settings if folded.start else {})]
-    if folded.done is not None and folded.start is not None:
+        out["instead"] = found.sentence.split(" (")[0].split(":")[0]
+        return {**out, "sentence": _sentence(found.sentence), "tone": "note"}
+    settings = folded.start.settings if folded.start else {}
+    tone, sentence = explain(found, folded.metrics(), settings)
+    sentences = [sentence]
+    if folded.done is not None and base.done is not None:
         same_text = identity(plain, run)
         if same_text.verdict != "sampled":
             sentences.append(f"The text: {_end(same_text.sentence)}")
-    return {**out, "sentence": " ".join(sentences)}
+        elif any(a != b for a, b in zip(base.done.ids, folded.done.ids, strict=False)):
+            sentences.append(SAMPLED)
+    return {**out, "low": found.low, "high": found.high, "tone": tone, "sentence": " ".join(sentences)}
 
 
-def explain(value: float, m: Metrics, settings: dict[str, Any]) -> str:
-    """Why the speed-up is what it is. A round's cost in plain steps is tokens per pass / speed-up, by definition."""
+def tone_of(found: Speedup, m: Metrics, settings: dict[str, Any]) -> str:
+    """faster, slower, or same: a difference is one when all of the spread lies on one side of 1."""
+    if settings.get("proposer") == "none" or m.proposed == 0 or found.low is None or found.high is None:
+        return "same"
+    if found.low > 1:
+        return "faster" if (m.tokens_per_pass or 0.0) > NO_GAIN else "same"
+    return "slower" if found.high < 1 else "same"
+
+
+def explain(found: Speedup, m: Metrics, settings: dict[str, Any]) -> tuple[str, str]:
+    """The tone, and why the speed-up is what it is. A round's cost in plain passes is tokens per pass / speed-up."""
+    tone = tone_of(found, m, settings)
     if settings.get("proposer") == "none":
-        return "This panel decodes plainly, as the baseline does: what differs from 1× is the machine's noise."
+        return tone, "This panel decodes plainly, as the baseline does: what differs from 1× is the machine's noise."
     if m.proposed == 0:
-        return "Nothing was proposed in the whole run, so every pass gave one token, as in plain decoding."
+        return tone, "Nothing was proposed in the whole run, so every pass gave one token, as in plain decoding."
+    empty = f" In {m.nothing_proposed} of {m.rounds} rounds nothing was proposed."
+    empty = empty if 2 * m.nothing_proposed > m.rounds else ""
+    if tone == "same" and (m.tokens_per_pass or 0.0) <= NO_GAIN:
+        return tone, (
+            f"Nothing was gained: hardly anything {'was proposed' if empty else 'proposed was accepted'}; "
+            f"the difference is noise of this machine.{empty}"
+        )
     yields = m.tokens_per_pass or 0.0
-    cost = f"a round takes as long as {yields / value:.2f} plain steps"
-    rate = f"{100 * (m.acceptance_rate or 0.0):.0f} % of the judged tokens were accepted"
-    if value > 1 + SAME:
-        return f"Faster than plain decoding: {cost} and yields {yields:.2f} tokens, since {rate}."
-    if value >= 1 - SAME:
-        return f"About as fast as plain decoding: {cost} and yields {yields:.2f} tokens ({rate})."
-    return f"Slower than plain decoding: {cost} but yields only {yields:.2f} tokens ({rate}). {_why_slow(m, settings)}"
+    quotient = f"{yields:.2f} tokens per pass ÷ {yields / found.value:.2f} (what a round costs, in plain passes)"
+    rate = f"{100 * (m.acceptance_rate or 0.0):.0f} % of the judged tokens were accepted."
+    facts = f"{quotient} = {found.value:.2f}; {rate}{empty}"
+    if tone == "faster":
+        return tone, f"Faster than plain decoding: {facts}"
+    if tone == "slower":
+        return tone, f"Slower than plain decoding: {facts} {_why_slow(m, settings)}"
+    few = " The run had too few rounds to say how far chance goes." if found.low is None else ""
+    return tone, f"No clear difference from plain decoding: {facts}{few}"
 
 
 def _why_slow(m: Metrics, settings: dict[str, Any]) -> str:
     spent = sum(m.seconds.values()) - m.seconds.get("prefill", 0.0)
     drafting = m.seconds.get("propose", 0.0) / spent if spent > 0 else 0.0
-    if settings.get("proposer") == "layer-skip" and (m.acceptance_rate or 0.0) < 0.6:
+    rate = m.acceptance_rate or 0.0
+    if settings.get("proposer") == "layer-skip" and rate < 0.7:
+        refused = "mostly refused" if rate < 0.4 else "often refused" if rate < 0.6 else "refused too often to pay"
         return (
-            "This model was never trained to leave layers out, so what the rest of it guesses is mostly refused; "
+            f"This model was never trained to leave layers out, so what the rest of it guesses is {refused}; "
             f"guessing took {100 * drafting:.0f} % of the time."
         )
     if drafting > 0.4:
         return f"Proposing took {100 * drafting:.0f} % of the time: a cheaper proposer or a smaller k would help."
-    if (m.acceptance_rate or 0.0) < 0.5:
+    if rate < 0.5:
         return "Too few proposals are kept to pay for checking them: a smaller k would waste less."
     return "Checking several tokens at once costs more here than it saves."
 

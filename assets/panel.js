@@ -11,7 +11,9 @@
   const NUMBERS_EVERY_MS = 200; // figures that change faster cannot be read
   const TILES = [
     ["speedup", "speed-up", "Plain time per token / this run's time per token, the prompt's own pass left out. " +
-      "Same prompt, settings, seed and machine; both measured here, one after the other."],
+      "Same prompt, settings, seed and machine; both measured here, one after the other. In brackets: how far chance goes, " +
+      "the 5th to 95th percentile when the rounds of both runs are drawn anew. What changed on the machine between the " +
+      "two runs is not in it."],
     ["rate", "tokens/s", "Tokens that stay / seconds of proposing, verifying, sampling and the rest."],
     ["pass", "tokens per pass", "Tokens that stay / passes of the target. Plain decoding has 1. " +
       "The formula expects (1 − a^(k+1)) / (1 − a), with a the acceptance rate, if every proposal had k tokens " +
@@ -22,6 +24,13 @@
 
   const figure = (value, digits) => (value === null || value === undefined ? "–" : value.toFixed(digits));
   const count = (n, word) => n + " " + word + (n === 1 ? "" : "s");
+
+  // "(2.6 to 3.4)"; near 1, where a tenth matters, with one digit more.
+  function spread({ low, high }) {
+    if (low === null || low === undefined) return "over plain decoding";
+    const digits = high < 2 ? 2 : 1;
+    return "(" + low.toFixed(digits) + " to " + high.toFixed(digits) + ")";
+  }
 
   function make(tag, classes, parent, text) {
     const node = document.createElement(tag);
@@ -248,14 +257,20 @@
       this.speed();
     }
 
+    // Whether a speed-up may yet come: not where nothing was written, nor after a fault.
+    toCome() {
+      const { start, done } = this.fold;
+      return Boolean(start) && !(done && (done.keep === 0 || done.reason === "error"));
+    }
+
     speed() {
       const measured = this.speedup;
       const { tile } = this.tiles.speedup;
       tile.dataset.tone = measured ? measured.tone : "";
       tile.classList.toggle("sp-wordy", Boolean(measured) && measured.speedup === null);
-      if (!measured) this.tile("speedup", "–", this.fold.start ? "when both are done" : "");
+      if (!measured) this.tile("speedup", "–", this.toCome() ? "when both are done" : "");
       else if (measured.speedup === null) this.tile("speedup", measured.instead, "");
-      else this.tile("speedup", measured.speedup.toFixed(2) + "×", "over plain decoding");
+      else this.tile("speedup", measured.speedup.toFixed(2) + "×", spread(measured));
     }
   }
 

@@ -6,12 +6,19 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from .cost import Costs, expected_tokens
 from .events import Event, Start
 from .fold import Fold, fold
 
 # Fewer tokens than this time nothing but the clock's grain and the first pass's cold caches.
 MIN_TOKENS = 16
+# The spread of a speed-up: blocks of this many rounds, as what slows a machine down lasts longer than one round.
+BLOCK_ROUNDS = 5
+RESAMPLES = 400
+# Of fewer rounds than this no spread is told.
+MIN_ROUNDS = 4
 # Settings that may differ between a plain run and the one it is compared with.
 MAY_DIFFER = frozenset(
     (
@@ -48,41 +55,89 @@ def comparable(plain: Start, other: Start) -> str | None:
     return None
 
 
-def seconds_to(run: Fold, tokens: int) -> float:
-    """Decoding seconds (prefill left out) until `tokens` tokens were emitted; a round that passes the mark counts
+def seconds_by_round(run: Fold, tokens: int) -> list[float]:
+    """Each round's seconds (prefill left out) until `tokens` tokens were emitted; a round that passes the mark counts
 
     by the share of its tokens up to it.
     """
-    seconds, count = 0.0, 0
+    out, count = [], 0
     for round_ in run.rounds:
         emitted = round_.count(*Fold.EMITTED)
         share = 1.0 if count + emitted <= tokens else (tokens - count) / emitted
-        seconds += share * sum(round_.seconds.values())
+        out.append(share * sum(round_.seconds.values()))
         count += emitted
         if count >= tokens:
             break
-    return seconds
+    return out
+
+
+def seconds_to(run: Fold, tokens: int) -> float:
+    """Decoding seconds until `tokens` tokens were emitted."""
+    return sum(seconds_by_round(run, tokens))
+
+
+@dataclass
+class Speedup:
+    """Plain time per token / the other run's. `low` and `high` are its spread (see `spread`), None where the rounds
+
+    are too few to tell one. `value` is None where no honest number exists; `sentence` then says why.
+    """
+
+    value: float | None
+    sentence: str
+    low: float | None = None
+    high: float | None = None
+
+
+def measured(plain_events: Sequence[Event], other_events: Sequence[Event]) -> Speedup:
+    """The speed-up with its spread, over the tokens that both have (at T > 0 the texts, hence the lengths, differ)."""
+    plain, other = fold(list(plain_events)), fold(list(other_events))
+    if plain.start is None or other.start is None:
+        return Speedup(None, "not measured: a run failed before it began")
+    reason = comparable(plain.start, other.start)
+    if reason:
+        return Speedup(None, reason)
+    for run in (plain, other):
+        if run.done is not None and run.done.reason == "error":
+            return Speedup(None, "not measured: a run failed")
+    tokens = min(plain.metrics().emitted, other.metrics().emitted)
+    if tokens < MIN_TOKENS:
+        count = f"{tokens} token{'' if tokens == 1 else 's'}"
+        return Speedup(None, f"too short to measure ({count}; at least {MIN_TOKENS} are needed)")
+    mine, its = seconds_by_round(plain, tokens), seconds_by_round(other, tokens)
+    value = sum(mine) / sum(its)
+    low, high = spread(mine, its) or (None, None)
+    return Speedup(value, f"{value:.2f}× plain decoding over {tokens} tokens", low, high)
 
 
 def speedup(plain_events: Sequence[Event], other_events: Sequence[Event]) -> tuple[float | None, str]:
-    """Plain time per token / the other run's, and a sentence; None where no honest number exists.
+    """`measured` without the spread: the number, and a sentence."""
+    found = measured(plain_events, other_events)
+    return found.value, found.sentence
 
-    Both are timed over the tokens that both have (at T > 0 the texts, hence the lengths, differ).
+
+def spread(plain: Sequence[float], other: Sequence[float], seed: int = 0) -> tuple[float, float] | None:
+    """The 5th and 95th percentile of sum(plain) / sum(other) when both runs' rounds [seconds] are drawn anew.
+
+    A moving-block bootstrap (Künsch 1989): blocks of neighbouring rounds are drawn with replacement, since a machine's
+    disturbances span several rounds. It says how steady these two runs were; what changed on the machine between the
+    two is not in it. None for runs of fewer than MIN_ROUNDS rounds. The same seed gives the same numbers.
     """
-    plain, other = fold(list(plain_events)), fold(list(other_events))
-    if plain.start is None or other.start is None:
-        return None, "not measured: a run failed before it began"
-    reason = comparable(plain.start, other.start)
-    if reason:
-        return None, reason
-    for run in (plain, other):
-        if run.done is not None and run.done.reason == "error":
-            return None, "not measured: a run failed"
-    tokens = min(plain.metrics().emitted, other.metrics().emitted)
-    if tokens < MIN_TOKENS:
-        return None, f"too short to measure ({tokens} tokens; at least {MIN_TOKENS} are needed)"
-    value = seconds_to(plain, tokens) / seconds_to(other, tokens)
-    return value, f"{value:.2f}× plain decoding over {tokens} tokens"
+    if min(len(plain), len(other)) < MIN_ROUNDS:
+        return None
+    rng = np.random.default_rng(seed)
+    ratios = _resampled(plain, rng) / _resampled(other, rng)
+    low, high = np.percentile(ratios, (5, 95))
+    return float(low), float(high)
+
+
+def _resampled(seconds: Sequence[float], rng: np.random.Generator) -> np.ndarray:
+    """Sums of RESAMPLES runs, each made of blocks of `seconds`: float64 [RESAMPLES]."""
+    values, n = np.asarray(seconds, dtype=np.float64), len(seconds)
+    size = max(1, min(BLOCK_ROUNDS, n // 3))  # of a short run, blocks that still can differ
+    starts = rng.integers(0, n - size + 1, (RESAMPLES, -(-n // size)))
+    rounds = (starts[..., None] + np.arange(size)).reshape(RESAMPLES, -1)[:, :n]
+    return values[rounds].sum(axis=1)
 
 
 @dataclass

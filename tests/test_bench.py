@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from fakes import Scripted, TableSession, job
 
-from engines.bench import MIN_TOKENS, identity, predicted_speedup, seconds_to, speedup
+from engines.bench import MIN_TOKENS, identity, measured, predicted_speedup, seconds_to, speedup, spread
 from engines.cost import Costs
 from engines.decode import decode
 from engines.events import Extra
@@ -64,7 +65,8 @@ def test_a_run_that_ended_early_is_too_short_to_measure():
     """M2."""
     plain, other = pair(n=3)
     value, sentence = speedup(plain, other)
-    assert value is None and "too short to measure" in sentence
+    assert value is None and "too short to measure (3 tokens;" in sentence
+    assert "(1 token;" in speedup(*pair(n=1))[1]
     assert speedup(*pair(n=MIN_TOKENS))[0] is not None
 
 
@@ -86,6 +88,43 @@ def test_seconds_to_a_token_inside_a_round():
     view = fold(other)
     assert seconds_to(view, 5) == pytest.approx(1.5)
     assert seconds_to(view, 7) == pytest.approx(1.5 + 1.5 * 2 / 5)
+
+
+class TestSpread:
+    def test_steady_rounds_have_none(self):
+        plain, other = pair()
+        found = measured(plain, other)
+        assert found.low == pytest.approx(found.value) == found.high == pytest.approx(speedup(plain, other)[0])
+
+    def noisy(self, n, factor, seed=0):
+        rng = np.random.default_rng(seed)
+        return list(rng.lognormal(0, 0.5, n)), list(rng.lognormal(0, 0.5, n) / factor)
+
+    def test_the_same_every_time_and_around_the_value(self):
+        plain, other = self.noisy(60, 1.5)
+        low, high = spread(plain, other)
+        assert (low, high) == spread(plain, other)
+        assert low < sum(plain) / sum(other) < high
+
+    def test_more_rounds_narrow_it(self):
+        widths = [high - low for low, high in (spread(*self.noisy(n, 1.0)) for n in (20, 2000))]
+        assert widths[1] < widths[0] / 4
+
+    def test_it_holds_the_truth_about_nine_times_in_ten(self):
+        inside = sum(low <= 1.5 <= high for low, high in (spread(*self.noisy(80, 1.5, s)) for s in range(200)))
+        assert 0.8 < inside / 200 < 0.97
+
+    def test_a_disturbance_of_some_rounds_widens_it(self):
+        steady = [1.0] * 40
+        hit = [1.0] * 30 + [3.0] * 10
+        low, high = spread(steady, hit)
+        alternating = [3.0 if i % 4 == 0 else 1.0 for i in range(40)]
+        narrow = spread(steady, alternating)
+        assert high - low > 1.5 * (narrow[1] - narrow[0])  # as blocks: neighbours are disturbed together
+
+    def test_three_rounds_say_nothing(self):
+        assert spread([1.0] * 40, [1.0, 2.0, 3.0]) is None
+        assert spread([1.0, 2.0, 1.5, 1.0], [1.0, 2.0, 3.0, 1.0]) is not None
 
 
 class TestIdentity:
