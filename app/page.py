@@ -24,7 +24,7 @@ from .token_view import ASSETS, TokenView, head
 
 POLL_SECONDS = 0.5
 MOST_TOKENS = 2048
-# Gradio looks for requests every millisecond and for progress every ten: a tenth of a core, which the engine needs more.
+# Gradio looks for requests every millisecond, for progress every ten: a tenth of a core, which the engine needs more.
 QUEUE_SECONDS, PROGRESS_SECONDS = 0.05, 0.5
 
 

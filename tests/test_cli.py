@@ -57,7 +57,11 @@ BAD = [
     ("compare", "--prompt", "x", "--try", "ngram k:3"),
     ("compare", "--prompt", "x", "--try", "ngram k=x"),
     ("compare", "--prompt", "x", "--try", 'ngram "k'),
-    ("models", "--fetch", "../../etc/passwd"),
+    ("compare", "--prompt", "x", "--try", ""),
+    ("run", "--prompt", "x", "--draft", "smollm2-135m-instruct"),
+    ("run", "--prompt", "x", "--draft", "smollm2-135m-instruct", "--proposer", "ngram"),
+    ("run", "--prompt", "x", "--skip-layers", "4-9"),
+    ("models", "--fetch", "../../no-such/passwd"),
     ("models", "--fetch", "smollm2-135m-instuct"),
     ("dance",),
     (),
@@ -69,6 +73,29 @@ def test_bad_values_give_one_line_and_exit_code_2(args, capsys):
     assert main(args) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("compare", "--try", ""), "--try is empty: begin with one of none, draft, ngram"),
+        (("compare", "--try", "ngram k=eight"), "k must be a whole number, not 'eight'"),
+        (("compare", "--try", "draft draft-temperature=hot"), "draft-temperature must be a number, not 'hot'"),
+        (("compare", "--try", "ngram adaptive=maybe"), "write yes or no"),
+        (("run", "--draft", "x"), "add --proposer draft (or eagle"),
+        (("run", "--skip-layers", "4-9"), "add --proposer layer-skip"),
+    ],
+)
+def test_a_bad_value_says_what_to_write(args, says, capsys):
+    assert main([*args, "--prompt", "x"]) == 2
+    err = capsys.readouterr().err
+    assert says in err and "literal" not in err and "unpack" not in err
+
+
+def test_one_is_not_many():
+    assert [terminal.counted(n, "token") for n in (0, 1, 2)] == ["0 tokens", "1 token", "2 tokens"]
+    session = TableSession(seed=2)
+    assert "1 token in 1 target pass ·" in terminal.summary(list(decode(job(session, max_new_tokens=1))))
 
 
 def test_a_prompt_file_that_is_not_text(tmp_path, capsys):

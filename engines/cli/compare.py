@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import shlex
+import sys
 from typing import Any
 
 from ..bench import identity, median_and_range, predicted_speedup, speedup
@@ -58,20 +59,32 @@ def act(args: argparse.Namespace) -> int:
         raise UserError(f"repeats must lie in 1 to 100, not {args.repeats}.")
     prompt = options.prompt_of(args)
     tries = [parse_try(text, base) for text in args.tries] or default_tries(base)
-    rows = measure(tries, base, prompt, args.repeats)
+    rows, interrupted = measure(tries, base, prompt, args.repeats)
     if args.json:
         print(json.dumps(rows, ensure_ascii=False))
-    else:
+    elif rows:
         print(table(rows))
-    return 0
+    if not interrupted:
+        return 0
+    left = len(tries) + 1 - len(rows)
+    print(
+        f"Interrupted: this is what was measured so far{f' ({left} of the settings not at all)' if left else ''}."
+        if rows
+        else "Interrupted before anything was measured.",
+        file=sys.stderr,
+    )
+    return 130
 
 
 def parse_try(text: str, base: RunSettings) -> tuple[str, RunSettings]:
     """ "ngram k=8 max=3" -> (the text, the settings). Raises UserError."""
     try:
-        who, *pairs = shlex.split(text)
+        words = shlex.split(text)
     except ValueError as error:
         raise UserError(f"Cannot read --try {text!r}: {error}.") from None
+    if not words:
+        raise UserError(f'--try is empty: begin with one of {", ".join(options.PROPOSERS)}, as in --try "ngram k=8".')
+    who, *pairs = words
     changes: dict[str, Any] = {"proposer": who}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -80,7 +93,9 @@ def parse_try(text: str, base: RunSettings) -> tuple[str, RunSettings]:
         try:
             changes[NAMES.get(key, key)] = KEYS[key](value)
         except (ValueError, argparse.ArgumentTypeError) as error:
-            raise UserError(f"Bad value in --try {text!r}: {pair} ({error}).") from None
+            kind = {int: "a whole number", float: "a number"}.get(KEYS[key])
+            why = f"{key} must be {kind}, not {value!r}" if kind else f"{pair}: {error}"
+            raise UserError(f"Bad value in --try {text!r}: {why}.") from None
     temperature = changes.pop("draft-temperature", None)
     if temperature is not None:
         changes["draft_sampling"] = Sampling(**{**dataclasses.asdict(base.sampling), "temperature": temperature})
@@ -100,8 +115,13 @@ def default_tries(base: RunSettings) -> list[tuple[str, RunSettings]]:
     return [parse_try(f"{w} k={k}", base) for w in who for k in (4, 8)]
 
 
-def measure(tries: list[tuple[str, RunSettings]], base: RunSettings, prompt: str, repeats: int) -> list[dict[str, Any]]:
-    """One row per setting, plain first. Each repeat runs all of them in turn, and each is paired with its own plain."""
+def measure(
+    tries: list[tuple[str, RunSettings]], base: RunSettings, prompt: str, repeats: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """One row per setting, plain first. Each repeat runs all of them in turn, and each is paired with its own plain.
+
+    True comes with them when Ctrl-C ended the measuring: the rows are then those of what was measured till then.
+    """
     from ..models import Models
     from ..service import run_to_end
 
@@ -111,20 +131,26 @@ def measure(tries: list[tuple[str, RunSettings]], base: RunSettings, prompt: str
         models.prepare(settings, progress)
         run_to_end(models, settings.replace(max_new_tokens=min(16, settings.max_new_tokens)), prompt, progress)
     runs: list[list] = [[] for _ in everyone]
-    for repeat in range(repeats):
-        for i, (name, settings) in enumerate(everyone):
-            done = (repeat * len(everyone) + i) / (repeats * len(everyone))
-            progress("measuring", f"Round {repeat + 1} of {repeats}: {name}.", done)
-            runs[i].append(run_to_end(models, settings, prompt, progress))
+    interrupted = False
+    try:
+        for repeat in range(repeats):
+            for i, (name, settings) in enumerate(everyone):
+                done = (repeat * len(everyone) + i) / (repeats * len(everyone))
+                progress("measuring", f"Round {repeat + 1} of {repeats}: {name}.", done)
+                runs[i].append(run_to_end(models, settings, prompt, progress))
+    except KeyboardInterrupt:
+        interrupted = True
     progress.clear()
-    return [
+    rows = [
         _row(name, mine, runs[0], models.costs(settings, progress))
         for (name, settings), mine in zip(everyone, runs, strict=True)
+        if mine
     ]
+    return rows, interrupted
 
 
 def _row(name: str, mine: list, plain: list, costs) -> dict[str, Any]:
-    pairs = [speedup(p, m) for p, m in zip(plain, mine, strict=True)]
+    pairs = [speedup(p, m) for p, m in zip(plain, mine, strict=False)]  # of an interrupted round plain has more
     values = [value for value, _ in pairs if value is not None]
     folded = [fold(run) for run in mine]
     metrics = folded[-1].metrics()

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from ..errors import UserError
 from ..events import Done, Event, Start, to_json
+from ..settings import RunSettings
 from . import options, terminal
 
 
@@ -38,13 +39,15 @@ def add_parser(commands) -> None:
 
 def act(args: argparse.Namespace) -> int:
     settings = options.settings_of(args).replace(candidates=args.candidates)
+    _fitting(settings)
     prompt = options.prompt_of(args)
     progress = terminal.Progress()
-    with _trace_file(args.trace) as trace, _interruptible() as stopped:
+    with _trace_file(args.trace) as trace, Interrupt() as interrupt:
         from ..decode import decode
         from ..models import Models
 
-        job = Models().job(settings, prompt, progress, stopped)
+        job = Models().job(settings, prompt, progress, interrupt)
+        interrupt.decoding = True
         progress.clear()
         view = None if args.json else terminal.TerminalView()
         events: list[Event] = []
@@ -62,6 +65,14 @@ def act(args: argparse.Namespace) -> int:
             print("\n" + terminal.legend(), file=sys.stderr)
         print(terminal.summary(events), file=sys.stderr)
     return {"error": 1, "stopped": 130}.get(events[-1].reason, 0)
+
+
+def _fitting(settings: RunSettings) -> None:
+    """Raises UserError for an option that the proposer would silently pay no heed to."""
+    if settings.draft and settings.proposer not in ("draft", "eagle"):
+        raise UserError("--draft needs a proposer that uses it: add --proposer draft (or eagle, for a trained head).")
+    if settings.skip_layers and settings.proposer != "layer-skip":
+        raise UserError("--skip-layers needs the proposer that uses it: add --proposer layer-skip.")
 
 
 def report(events: list[Event]) -> dict[str, Any]:
@@ -97,19 +108,26 @@ def _trace_file(name: str | None) -> Iterator[TextIO | None]:
         yield file
 
 
-@contextmanager
-def _interruptible() -> Iterator[Any]:
-    """Ctrl-C stops the run after its round and keeps what was written; a second one ends the program."""
-    hit = False
+class Interrupt:
+    """Ctrl-C while decoding: calling this becomes true, so that the run ends after its round and keeps what was written.
 
-    def note(number, frame):
-        nonlocal hit
-        if hit:
+    Before that (`decoding` is false), and at a second time, it raises KeyboardInterrupt at once.
+    """
+
+    def __init__(self) -> None:
+        self.decoding = self.hit = False
+
+    def __call__(self) -> bool:
+        return self.hit
+
+    def __enter__(self) -> Interrupt:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: object) -> None:
+        if self.hit or not self.decoding:
             raise KeyboardInterrupt
-        hit = True
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: hit
-    finally:
-        signal.signal(signal.SIGINT, before)
+        self.hit = True

@@ -76,6 +76,11 @@ def percent(x: float | None) -> str:
     return "–" if x is None else f"{x:.0%}"
 
 
+def counted(n: int, noun: str) -> str:
+    """ "1 token", "2 tokens", "2 passes"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
 def summary(events: list[Event]) -> str:
     """A few lines on what the run did."""
     fold = Fold()
@@ -88,7 +93,9 @@ def summary(events: list[Event]) -> str:
         lines.append(f"{who} · {start.proposer} · {start.device} {start.dtype}")
     rate = "–" if m.tokens_per_second is None else f"{m.tokens_per_second:.1f}"
     per_pass = "–" if m.tokens_per_pass is None else f"{m.tokens_per_pass:.2f}"
-    lines.append(f"{m.emitted} tokens in {m.rounds} target passes · {per_pass} tokens per pass · {rate} tokens/s")
+    lines.append(
+        f"{counted(m.emitted, 'token')} in {counted(m.rounds, 'target pass')} · {per_pass} tokens per pass · {rate} tokens/s"
+    )
     if start is not None and start.proposer != "none":
         lines.append(
             f"proposed {m.proposed}: accepted {m.accepted}, rejected {m.rejected}, unjudged {m.unjudged}"
