@@ -49,6 +49,18 @@ def free_port(host: str, first: int) -> int:
     raise OSError(f"No port from {first} on is free on {host}: name another one with --port.")
 
 
+def check(host: str, port: int) -> None:
+    """Raises ValueError, with a sentence, for an address that no page can have."""
+    if not 1 <= port <= 65535:
+        raise ValueError(f"--port must lie in 1 to 65535, not {port}.")
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise ValueError(
+            f"--host {host} is no known address: use 127.0.0.1 for this machine alone, 0.0.0.0 to let others in."
+        ) from None
+
+
 def has_desktop() -> bool:
     if sys.platform in ("win32", "darwin"):
         return True
@@ -58,8 +70,9 @@ def has_desktop() -> bool:
 def main(arguments: list[str] | None = None) -> int:
     args = parse(arguments)
     try:
+        check(args.host, args.port)
         port = free_port(args.host, args.port)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     print("Starting the page ...", flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UserError
-from .weights.places import home, models, size_of
+from .weights.places import check_home, home, models, size_of
 from .weights.wheels import Gguf, Wheel
 
 __all__ = ["Entry", "cached", "entries", "find", "home", "resolve", "table"]
@@ -75,6 +75,7 @@ def cached(entry: Entry) -> int | None:
 def table() -> list[dict[str, Any]]:
     """A row for each model: id, name, family, licence, draft, notes, cached (bytes or None), size (bytes to fetch from
     the hub), sources (in the order in which they are tried)."""
+    check_home()
     rows = []
     for e in entries():
         sources = [f"hub {e.hub} ({e.bytes / 1e6:,.0f} MB)"]

@@ -8,6 +8,7 @@ timing. Importing this module loads no torch; the thread does, when it first nee
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .models import Models
+
+_log = logging.getLogger(__name__)
 
 
 class Run:
@@ -105,6 +108,7 @@ class Engine:
         self._current: Run | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._loaded: set[tuple[str, str, str]] = set()  # targets that were loaded: name, dtype, device
         self._state: dict[str, Any] = {"phase": "idle", "message": "No model is loaded yet.", "fraction": None}
 
     def state(self) -> dict[str, Any]:
@@ -162,25 +166,29 @@ class Engine:
                 work = self._queue.popleft()
                 self._current = work if isinstance(work, Run) else None
             if isinstance(work, Run):
-                self._guard(work, lambda run=work: self._compute(run))
+                self._guard(work.settings, work, lambda run=work: self._compute(run))
             else:
-                self._guard(None, lambda settings=work: self._load(settings))
+                self._guard(work, None, lambda settings=work: self._load(settings))
 
-    def _guard(self, run: Run | None, work: Callable[[], None]) -> None:
+    def _guard(self, settings: RunSettings, run: Run | None, work: Callable[[], None]) -> None:
         """A fault ends the run it happened in, never the thread."""
         try:
             work()
         except UserError as error:
             message = str(error)
         except MemoryError:
+            _log.exception("Out of memory")
             message = "Out of memory: choose a smaller model, or fewer new tokens."
-        except Exception as error:  # noqa: BLE001 - the thread must live on whatever a model does
+        except Exception as error:
+            _log.exception("A run or the loading of a model failed")
             message = f"Something went wrong in the program ({type(error).__name__}: {error})."
         else:
             return
         if run is not None:
             run.fail("error", message)
-        if self._state["phase"] != "ready":
+        if _target_of(settings) in self._loaded:  # the fault is the run's own: a draft, a prompt
+            self._say("ready", f"{settings.target} is ready.")
+        else:
             self._say("error", message)
 
     def _say(self, phase: str, message: str, fraction: float | None = None) -> None:
@@ -188,8 +196,14 @@ class Engine:
 
     def _load(self, settings: RunSettings) -> None:
         models = self._ready_models()
+        self._target(models, settings)
         models.prepare(settings, self._say)
         self._say("ready", f"{settings.target} is ready.")
+
+    def _target(self, models: Models, settings: RunSettings) -> None:
+        """Load the target by itself first, so that a fault of the draft is not taken for one of the target."""
+        models.get(settings.target, settings.dtype, settings.device, self._say)
+        self._loaded.add(_target_of(settings))
 
     def _ready_models(self) -> Models:
         if self._models is None:
@@ -205,6 +219,7 @@ class Engine:
             return
         run.phase = "loading"
         models = self._ready_models()
+        self._target(models, run.settings)
         job = models.job(run.settings, run.prompt, self._say, lambda: run.stopped)
         self._say("ready", f"{run.settings.target} is ready.")
         if run.stopped:
@@ -218,6 +233,10 @@ class Engine:
             if event.type == "draft":
                 run.phase = "decoding"
             run.add(event)
+
+
+def _target_of(settings: RunSettings) -> tuple[str, str, str]:
+    return settings.target, settings.dtype, settings.device
 
 
 def run_to_end(models: Models, settings: RunSettings, prompt: str, say: Callable[..., None]) -> list[Event]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import subprocess
@@ -14,10 +15,11 @@ from gguf_samples import write_gguf
 from registry_samples import ID
 
 from engines import catalogue
+from engines.cli import main
 from engines.errors import UserError
 from engines.settings import RunSettings
 from engines.text import load_tokenizer
-from engines.weights.places import shards
+from engines.weights.places import again, shards
 
 
 @pytest.fixture
@@ -203,3 +205,44 @@ def test_cached_counts_a_gguf_that_was_put_there(tmp_path, monkeypatch):
     registry.entry.folder.mkdir(parents=True)
     (registry.entry.folder / "x.gguf").write_bytes(registry.data)
     assert catalogue.cached(catalogue.find(ID)) == len(registry.data)
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "~nobody-of-this-name/x", "n" * 300])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("models",),
+        ("models", "--fetch", "smollm2-135m-instruct"),
+        ("run", "--prompt", "x"),
+        ("compare", "--prompt", "x"),
+    ],
+)
+def test_a_home_that_cannot_be_a_folder_is_one_line(command, place, monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("SPECPLAY_HOME", place if place.startswith("~") else str(tmp_path / place))
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and err.count("\n") == 1 and "SPECPLAY_HOME" in err
+
+
+def test_a_home_that_cannot_be_made_is_one_line(monkeypatch, tmp_path, capsys):
+    def refused(self, *args, **kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setenv("SPECPLAY_HOME", str(tmp_path / "x"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(Path, "mkdir", refused)
+    assert main(["run", "--prompt", "x"]) == 2
+    assert "cannot be written to: set SPECPLAY_HOME" in capsys.readouterr().err
+
+
+def test_what_to_delete_so_that_a_damaged_file_is_fetched_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECPLAY_HOME", str(tmp_path / "home"))
+    kept = tmp_path / "home" / "models" / "m" / "model.safetensors"
+    assert again(kept) == f"delete the folder {kept.parent} so that it is fetched again"
+    hub = tmp_path / "hub" / "models--org--m"
+    (hub / "snapshots" / "abc").mkdir(parents=True)
+    assert f"delete the folder {hub} so" in again(hub / "snapshots" / "abc" / "model.safetensors")
+    assert again(tmp_path / "mine" / "model.safetensors") == "get it again"

@@ -158,6 +158,16 @@ def test_a_file_cut_off_anywhere_is_said_to_be(folder, keep):
         load(folder, "fp32", "cpu")
 
 
+def test_a_cut_off_file_names_its_whole_size_and_what_to_delete(folder, monkeypatch):
+    monkeypatch.setenv("SPECPLAY_HOME", str(folder.parent))
+    path = folder / "model.safetensors"
+    whole = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: whole // 2])
+    with pytest.raises(UserError) as error:
+        load(folder, "fp32", "cpu")
+    assert f"is cut off ({whole // 2} bytes, {whole} expected); delete the folder {folder} so that" in str(error.value)
+
+
 @pytest.mark.parametrize(
     "header",
     [

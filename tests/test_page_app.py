@@ -50,6 +50,23 @@ def test_no_port_at_all_is_said_in_a_sentence(script):
     assert script.main(["--host", "203.0.113.1", "--no-browser"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--port", "0"], "1 to 65535"),
+        (["--port", "-1"], "1 to 65535"),
+        (["--port", "70000"], "1 to 65535"),
+        (["--host", "no-such-host.invalid"], "--host no-such-host.invalid"),
+        (["--host", "a..b"], "--host a..b"),
+        (["--host", ""], "--host"),
+    ],
+)
+def test_an_address_that_no_page_can_have_is_one_line(script, arguments, says, capsys):
+    assert script.main([*arguments, "--no-browser"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and says in err and err.count("\n") == 1
+
+
 def test_defaults(script):
     args = script.parse([])
     assert (args.host, args.port, args.no_browser) == ("127.0.0.1", 7860, False)

@@ -22,10 +22,16 @@ class FakeModels:
     def __init__(self, delay=0.0, fail=None):
         self.delay, self.fail, self.threads = delay, fail, set()
 
-    def prepare(self, settings, say):
-        say("loading", "Loading the table.")
+    def get(self, name, dtype, device, say):
+        say("loading", f"Loading {name}.")
         if self.fail:
             raise self.fail
+
+    def prepare(self, settings, say):
+        self.get(settings.target, settings.dtype, settings.device, say)
+        if settings.draft:
+            say("fetching", f"asking the model hub for {settings.draft}")
+            raise UserError(f"There is no model {settings.draft}.")
 
     def job(self, settings, prompt, say, stopped):
         self.threads.add(threading.current_thread().name)
@@ -166,6 +172,42 @@ def test_a_failed_load_is_an_error_that_is_seen_and_the_engine_lives(engine_of, 
     assert engine.state()["phase"] == "error" and says in engine.state()["message"]
     engine._models.fail = None
     assert engine.submit(settings(), "hi").wait(5) and engine.state()["phase"] == "ready"
+
+
+def test_an_unknown_draft_is_the_runs_fault_and_the_target_stays_ready(engine_of):
+    engine = engine_of()
+    bad = settings(proposer="draft", draft="no/such-draft")
+    run = engine.submit(bad, "hi")
+    assert run.wait(5)
+    assert "no/such-draft" in run.events[-1].message and run.events[-1].reason == "error"
+    settled(engine)
+    assert engine.state() == {"phase": "ready", "message": f"{bad.target} is ready.", "fraction": None}
+    engine.preload(bad)
+    assert engine.submit(settings(), "hi").wait(5)
+    settled(engine)
+    assert engine.state()["phase"] == "ready"
+
+
+def settled(engine):
+    deadline = time.time() + 5
+    while engine.state()["phase"] not in ("ready", "error") and time.time() < deadline:
+        time.sleep(0.005)
+
+
+def test_another_target_that_cannot_be_had_is_an_error(engine_of):
+    engine = engine_of()
+    assert engine.submit(settings(), "hi").wait(5)
+    engine._models.fail = UserError("There is no such model.")
+    assert engine.submit(settings(target="other"), "hi").wait(5)
+    settled(engine)
+    assert engine.state()["phase"] == "error"
+
+
+def test_what_the_thread_swallows_is_logged(engine_of, caplog):
+    engine = engine_of(fail=RuntimeError("boom"))
+    assert engine.submit(settings(), "hi").wait(5)
+    settled(engine)
+    assert any(r.levelname == "ERROR" and r.exc_info and "boom" in str(r.exc_info[1]) for r in caplog.records)
 
 
 def test_a_fault_in_mid_run_keeps_what_was_written(engine_of):

@@ -109,7 +109,7 @@ def _trace_file(name: str | None) -> Iterator[TextIO | None]:
 
 
 class Interrupt:
-    """Ctrl-C while decoding: calling this becomes true, so that the run ends after its round and keeps what was written.
+    """Ctrl-C while decoding: a call of this then gives True, and the run ends after its round, keeping what it wrote.
 
     Before that (`decoding` is false), and at a second time, it raises KeyboardInterrupt at once.
     """

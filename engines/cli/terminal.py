@@ -93,9 +93,8 @@ def summary(events: list[Event]) -> str:
         lines.append(f"{who} · {start.proposer} · {start.device} {start.dtype}")
     rate = "–" if m.tokens_per_second is None else f"{m.tokens_per_second:.1f}"
     per_pass = "–" if m.tokens_per_pass is None else f"{m.tokens_per_pass:.2f}"
-    lines.append(
-        f"{counted(m.emitted, 'token')} in {counted(m.rounds, 'target pass')} · {per_pass} tokens per pass · {rate} tokens/s"
-    )
+    made = f"{counted(m.emitted, 'token')} in {counted(m.rounds, 'target pass')}"
+    lines.append(f"{made} · {per_pass} tokens per pass · {rate} tokens/s")
     if start is not None and start.proposer != "none":
         lines.append(
             f"proposed {m.proposed}: accepted {m.accepted}, rejected {m.rejected}, unjudged {m.unjudged}"

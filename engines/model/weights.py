@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from engines.errors import UserError
+from engines.weights.places import again
 
 from .config import read_json
 from .linear import Scratch
@@ -95,13 +96,13 @@ def _fill(file: Any, buffer: memoryview, path: Path) -> None:
     while done < len(buffer):
         count = file.readinto(buffer[done:])
         if not count:
-            raise UserError(f"{path} is cut off; get it again.")
+            raise UserError(f"{path} is cut off; {again(path)}.")
         done += count
 
 
 def _header(path: Path) -> tuple[int, dict[str, Any]]:
     """(where the bytes begin, the JSON). Checks that every tensor lies inside the file."""
-    damaged = UserError(f"{path} is damaged or not a safetensors file; get it again.")
+    damaged = UserError(f"{path} is damaged or not a safetensors file; {again(path)}.")
     size = path.stat().st_size
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -109,17 +110,18 @@ def _header(path: Path) -> tuple[int, dict[str, Any]]:
             raise damaged
         try:
             header = json.loads(file.read(length))
-            body = size - 8 - length
+            needed = 8 + length
             for name, entry in header.items():
                 if name == "__metadata__":
                     continue
                 begin, end = entry["data_offsets"]
                 if not (isinstance(begin, int) and isinstance(end, int) and 0 <= begin <= end):
                     raise damaged
-                if end > body:
-                    raise UserError(f"{path} is cut off ({size} bytes, {end + 8 + length} expected); get it again.")
+                needed = max(needed, 8 + length + end)
                 if math.prod(entry["shape"]) < 0 or not isinstance(entry["dtype"], str):
                     raise damaged
         except (ValueError, TypeError, KeyError, AttributeError):
             raise damaged from None
+    if size < needed:
+        raise UserError(f"{path} is cut off ({size} bytes, {needed} expected); {again(path)}.")
     return 8 + length, header

@@ -17,15 +17,39 @@ Progress = Callable[[float | None, str], None]
 
 
 def home() -> Path:
-    """The cache folder: $SPECPLAY_HOME, else the platform's place for such files. It need not exist yet."""
+    """The cache folder: $SPECPLAY_HOME, else the platform's place for such files. It need not exist yet.
+
+    Raises UserError when $SPECPLAY_HOME is not the name of a folder.
+    """
     own = os.environ.get("SPECPLAY_HOME")
     if own:
-        return Path(own).expanduser().absolute()
+        return _folder_named(own)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "specplay"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "specplay"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specplay"
+
+
+def _folder_named(own: str) -> Path:
+    try:
+        folder = Path(own).expanduser().absolute()
+        folder.exists()
+    except (OSError, RuntimeError) as error:  # a name that is too long, "~nobody"
+        raise UserError(
+            f"SPECPLAY_HOME cannot be a folder ({error}): set it to one of your own, or unset it."
+        ) from None
+    return folder
+
+
+def check_home() -> None:
+    """Raises UserError when the cache folder can never be one, since a file stands in its place or above it."""
+    folder = home()
+    there = next(p for p in (folder, *folder.parents) if p.exists())
+    if not there.is_dir():
+        raise UserError(
+            f"The cache folder would be {folder}, but {there} is a file: set SPECPLAY_HOME to another folder."
+        )
 
 
 def models() -> Path:
@@ -60,6 +84,16 @@ def shards(index: Path) -> list[str]:
         if not isinstance(name, str) or name != Path(name).name or "\\" in name:
             raise UserError(f"{index} names a file outside of its folder ({name!r}); do not use this model.")
     return names
+
+
+def again(file: Path) -> str:
+    """What to do about a damaged `file` of a model: which folder to delete, where this program would fetch it anew."""
+    hub = next((p for p in file.parents if p.name.startswith("models--") and (p / "snapshots").is_dir()), None)
+    if hub is not None:  # the hub's cache: the file is a link, and what it points to would be taken again
+        return f"delete the folder {hub} so that it is fetched again"
+    if home() in file.absolute().parents:
+        return f"delete the folder {file.parent} so that it is fetched again"
+    return "get it again"
 
 
 def size_of(folder: Path) -> int:
@@ -106,6 +140,7 @@ def lock(key: str, tell: Progress) -> Iterator[None]:
     """One process at a time for `key`; the others wait, and say so."""
     from filelock import FileLock, Timeout
 
+    check_home()
     folder = home() / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     held = FileLock(folder / f"{key}.lock")
