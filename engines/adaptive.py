@@ -88,6 +88,10 @@ class AdaptiveLength:
                 return True
         return False
 
+    def look_ahead(self, k: int) -> None:
+        """Ask `go_on` of up to k tokens, whether or not the last rounds paid."""
+        self._k = k
+
     def limit(self, k: int) -> int:
         self._k = k
         if self._pays(1.0, 0):
@@ -115,11 +119,7 @@ class AdaptiveLength:
         is at its most. The tree is there already, so its drafting counts no more. Tokens of a tree are determined, so
         leaving some out is no bias.
         """
-        reach: list[float] = []
-        for i, parent in enumerate(parents):
-            before = reach[parent] if parent >= 0 else 1.0
-            # Just below its parent, so that the likeliest always hang together.
-            reach.append(before * min(self._share(_depth(parents, i), confidences[i]).value, 1 - 1e-9))
+        reach = self._reach(confidences, parents)
         order = sorted(range(len(parents)), key=lambda i: (-reach[i], i))
         bar = max(1.0, self._tokens / self._time)
         best, size, gain = 0.0, 0, 0.0
@@ -129,6 +129,20 @@ class AdaptiveLength:
             if worth > best:
                 best, size = worth, n
         return sorted(order[:size])
+
+    def _reach(self, confidences: Sequence[float | None], parents: Sequence[int]) -> list[float]:
+        """The chance of each token of a tree to be emitted, by what such confidences were worth."""
+        reach: list[float] = []
+        for i, parent in enumerate(parents):
+            before = reach[parent] if parent >= 0 else 1.0
+            # Just below its parent, so that the likeliest always hang together.
+            reach.append(before * min(self._share(_depth(parents, i), confidences[i]).value, 1 - 1e-9))
+        return reach
+
+    def expected(self, confidences: Sequence[float | None], parents: Sequence[int], nodes: Sequence[int]) -> float:
+        """Tokens that a pass over these tokens of a tree is expected to yield, the target's own included."""
+        reach = self._reach(confidences, parents)
+        return 1 + sum(reach[i] for i in nodes)
 
     def learn_tree(self, confidences: Sequence[float | None], parents: Sequence[int], path: Sequence[int]) -> None:
         """At each fork on the path all children were settled: one stood, or none did."""

@@ -135,6 +135,8 @@ def decode(job: Job) -> Iterator[Event]:
             verdict = _verdict(job, number, logits, p, proposal, outcome)
             laps.to("sample")
 
+            if hasattr(job.proposer, "observe"):
+                job.proposer.observe(ids, logits, proposal, outcome)
             end.take(verdict, proposal)
             ids += end.new_ids
             if proposal.parents:
@@ -145,8 +147,6 @@ def decode(job: Job) -> Iterator[Event]:
                 job.length_policy.learn_tree(proposal.confidence, proposal.parents, outcome.path)
             else:
                 job.length_policy.learn(proposal.confidence, outcome.accepted)
-            if hasattr(job.proposer, "learn"):
-                job.proposer.learn(logits, proposal, outcome)
             if not end.reason and _room(job, ids) < 1:
                 end.reason, end.message = "length", f"The context of {job.session.capacity} tokens is full."
             fold.add(verdict)

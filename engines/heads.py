@@ -6,6 +6,8 @@ made for the target.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,21 @@ def find(name: str) -> dict[str, Any] | None:
 def for_target(target: str, kind: str) -> str | None:
     """The name of the first one made for `target`."""
     return next((r["name"] for r in table() if r["kind"] == kind and r["target"] == target), None)
+
+
+@lru_cache(maxsize=4)
+def recycling(target: str) -> dict[int, list[tuple[int, float]]]:
+    """The shipped table that token recycling may start from: token -> [(next, probability), ...]; empty without one."""
+    path = SHIPPED / f"{target}-table" / "table.safetensors"
+    if not re.fullmatch(r"[\w.-]+", target) or not path.is_file():
+        return {}
+    from safetensors.numpy import load_file
+
+    table = load_file(path)
+    tokens, ids, p = table["tokens"].tolist(), table["next"].tolist(), (table["share"] / 255.0).tolist()
+    return {
+        t: [(i, x) for i, x in zip(row, xs, strict=True) if x > 0] for t, row, xs in zip(tokens, ids, p, strict=True)
+    }
 
 
 def resolve(name: str | None, target: str, kind: str) -> Path:

@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
-from . import __version__, cost
+from . import __version__, cost, heads
 from .adaptive import AdaptiveLength, FixedLength
-from . import heads
 from .catalogue import resolve
 from .decode import Job
 from .errors import UserError
@@ -21,12 +20,15 @@ from .events import Start
 from .model.head import Head
 from .model.head_load import load_head
 from .model.load import load
+from .proposers.auto import AutoProposer, Member
 from .proposers.base import Proposer
 from .proposers.draft_model import DraftModelProposer
 from .proposers.eagle import EagleProposer
 from .proposers.layer_skip import LayerSkipProposer
 from .proposers.ngram import NgramProposer
 from .proposers.none import NoProposer
+from .proposers.recycle import RecycleProposer
+from .proposers.suffix import Memory, SuffixProposer
 from .settings import PROPOSERS, RunSettings, Sampling
 from .text import load_tokenizer
 from .text.stream import TextStream
@@ -47,6 +49,7 @@ class Loaded:
     pass_seconds: float = 0.0
     skip_cost: dict[tuple[int, ...], float] = field(default_factory=dict)
     head: Any = None  # a trained head, beside its target
+    memory: Memory = field(default_factory=Memory)  # outputs of earlier runs on this target
 
 
 class Models:
@@ -175,7 +178,7 @@ class Models:
             )
         capacity = min(context, len(ids) + settings.max_new_tokens)
         head = None
-        if settings.proposer == "eagle" and custom is None:
+        if custom is None and self._wants_head(settings, target):
             head = self.trained(settings, target, "eagle", say)
         session = target.decoder.session(capacity, head.head.taps) if head else target.decoder.session(capacity)
         if custom is not None:
@@ -183,7 +186,8 @@ class Models:
         else:
             draft, proposer = self._proposer(settings, target, session, capacity, say)
         # Measuring takes a second or more: a run that has no use for the costs only tells them if they are known.
-        costs = self.costs(settings, say) if settings.adaptive or target.verify else None
+        wanted = settings.adaptive or settings.proposer == "auto"
+        costs = self.costs(settings, say) if wanted or target.verify else None
         stream = TextStream.after(target.tokenizer, ids)
         pieces = stream.prompt_pieces(ids)
         start = Start(
@@ -214,7 +218,7 @@ class Models:
             text=stream,
             eos_ids=frozenset() if settings.ignore_eos else frozenset(target.tokenizer.eos_ids),
             piece=_piece_of(target.tokenizer),
-            length_policy=AdaptiveLength(costs) if settings.adaptive else FixedLength(),
+            length_policy=_policy(settings, proposer, costs),
             stopped=stopped,
             sync=_sync_of(target.decoder),
         )
@@ -229,9 +233,16 @@ class Models:
             return None, NgramProposer(settings.ngram_min, settings.ngram_max)
         if settings.proposer == "layer-skip":
             return None, LayerSkipProposer(session, settings.skip_layers, own)
+        trees = session.trees
         if settings.proposer == "eagle":
             head = self.trained(settings, target, "eagle", say)
-            return head, EagleProposer(head.head, session, own, settings.branch)
+            return head, EagleProposer(head.head, session, own, settings.branch if trees else 1)
+        if settings.proposer == "suffix":
+            return None, SuffixProposer(settings.branch, target.memory if settings.remember else None, trees)
+        if settings.proposer == "recycle":
+            return None, RecycleProposer(settings.branch or 4, heads.recycling(target.name), trees)
+        if settings.proposer == "auto":
+            return self._auto(settings, target, session, own, say)
         if settings.proposer == "draft":
             try:
                 draft = self.draft(settings, target, say)
@@ -242,6 +253,38 @@ class Models:
             own_session = draft.decoder.session(min(draft.decoder.context, capacity))
             return draft, DraftModelProposer(own_session, own, vocabulary)
         raise UserError(f"Unknown proposer {settings.proposer!r}: choose one of {', '.join(PROPOSERS)}.")
+
+    def _auto(
+        self, settings: RunSettings, target: Loaded, session: Any, own: Sampling, say: Say
+    ) -> tuple[Loaded | None, Proposer]:
+        """Lookup, the target's recycled thoughts, and the trained head where there is one."""
+        self._calibrate(target, say)
+        free = cost.Costs(target.verify, 0.0, target.pass_seconds)
+        memory = target.memory if settings.remember else None
+        members = [
+            Member(SuffixProposer(settings.branch, memory, session.trees), free, free=True),
+            Member(RecycleProposer(settings.branch or 4, heads.recycling(target.name), session.trees), free, free=True),
+        ]
+        head = None
+        if self._wants_head(settings, target):
+            head = self.trained(settings, target, "eagle", say)
+            costs = cost.Costs(target.verify, self._head_cost(head, target), target.pass_seconds)
+            branch = settings.branch if session.trees else 1
+            members.append(Member(EagleProposer(head.head, session, own, branch), costs, free=False))
+        return head, AutoProposer(members)
+
+    @staticmethod
+    def _wants_head(settings: RunSettings, target: Loaded) -> bool:
+        """The proposer "auto" takes a head if there is one, "eagle" needs it."""
+        if settings.proposer == "auto":
+            return bool(settings.draft) or heads.for_target(target.name, "eagle") is not None
+        return settings.proposer == "eagle"
+
+
+def _policy(settings: RunSettings, proposer: Proposer, costs: cost.Costs | None) -> Any:
+    if isinstance(proposer, AutoProposer):
+        return proposer  # choosing whom to ask and for how much is one choice
+    return AdaptiveLength(costs) if settings.adaptive else FixedLength()
 
 
 def _warm_up(decoder: Any) -> None:

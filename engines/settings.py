@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import UserError
 
-PROPOSERS = ("none", "draft", "ngram", "layer-skip", "eagle")
+PROPOSERS = ("none", "draft", "ngram", "layer-skip", "eagle", "suffix", "recycle", "auto")
 VERIFIERS = ("token", "block")
 DTYPES = ("auto", "fp32", "bf16", "fp16")
 MAX_K = 32
@@ -73,7 +73,8 @@ class RunSettings:
     `draft_sampling` is the draft's own warping; None means the same as the target's. `skip_layers` are the
     indices of the target's layers that the layer-skip proposer leaves out; empty means the default choice. `draft` is a
     model for the proposer "draft", a trained head for "eagle" (None: the one made for the target). `branch` is how many
-    tokens may follow one in a proposal: 1 is a chain, more a tree, of k tokens in all.
+    tokens may follow one in a proposal: 1 is a chain, more a tree, of k tokens in all, 0 what the proposer does by
+    itself (recycling makes trees, all others chains). `remember`: suffix lookup looks in earlier outputs, too.
     """
 
     target: str = "smollm2-135m-instruct"
@@ -81,7 +82,8 @@ class RunSettings:
     draft: str | None = None
     k: int = 4
     adaptive: bool = False
-    branch: int = 1
+    branch: int = 0
+    remember: bool = False
     verify: str = "token"
     sampling: Sampling = field(default_factory=Sampling)
     draft_sampling: Sampling | None = None
@@ -109,7 +111,7 @@ class RunSettings:
         )
         _need(self.dtype in DTYPES, f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}.")
         _whole("k", self.k, 1, MAX_K)
-        _whole("branch", self.branch, 1, 16)
+        _whole("branch", self.branch, 0, 16)
         _whole("ngram-min", self.ngram_min, 1, 64)
         _whole("ngram-max", self.ngram_max, 1, 64)
         _need(
@@ -131,7 +133,7 @@ class RunSettings:
 
     def plain(self) -> RunSettings:
         """The same run with nothing proposed: the baseline that a speed-up is measured against."""
-        return self.replace(proposer="none", draft=None, adaptive=False, branch=1)
+        return self.replace(proposer="none", draft=None, adaptive=False, branch=0, remember=False)
 
     def to_json(self) -> dict[str, Any]:
         out = dataclasses.asdict(self)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import UserError
-from . import compare, models, run
+from . import compare, models, run, train
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,10 +20,10 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="python -m engines",
-        description="Speculative decoding on a real model: run it, compare settings, list models.",
+        description="Speculative decoding on a real model: run it, compare settings, train a head, list models.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="run|compare|models", parser_class=Parser)
-    for module in (run, compare, models):
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run|compare|models|train", parser_class=Parser)
+    for module in (run, compare, models, train):
         module.add_parser(commands)
     try:
         args = parser.parse_args(argv)

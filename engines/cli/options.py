@@ -41,8 +41,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     spec.add_argument("--adaptive", action="store_true", help="stop drafting when the next token is not worth its cost")
     spec.add_argument(
         "--branch", type=int, default=DEFAULTS.branch, metavar="B",
-        help="propose a tree in which up to B tokens follow each, k in all (default: 1, a chain)",
+        help="propose a tree in which up to B tokens follow each, k in all; 1: a chain (default: as the proposer does)",
     )  # fmt: skip
+    spec.add_argument(
+        "--remember", action="store_true", help="let suffix lookup look in the outputs of earlier runs as well"
+    )
     spec.add_argument("--verify", default=DEFAULTS.verify, choices=VERIFIERS, help="token by token, or by block")
     spec.add_argument(
         "--skip-layers", metavar="A-B,C", type=layers, default=(), help="layers that layer-skip leaves out, e.g. 4-20"
@@ -95,6 +98,7 @@ def settings_of(args: argparse.Namespace) -> RunSettings:
         k=args.k,
         adaptive=args.adaptive,
         branch=args.branch,
+        remember=args.remember,
         verify=args.verify,
         sampling=sampling,
         draft_sampling=own,

@@ -17,7 +17,6 @@ from ..settings import MAX_K, Sampling
 from .autoregressive import draft_tokens
 from .base import Proposal
 
-
 SPARE = 3 * MAX_K  # positions for a tree's rows beyond the text
 
 

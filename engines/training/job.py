@@ -44,6 +44,7 @@ class Order:
     layers: int = 0  # 0: one for a head, two for a draft
     vocab: int = 8192
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
+    epochs: float = 4.0  # how often the data is read, where the recipe has no steps of its own
     rows: int = 64
     seed: int = 0
     device: str = "auto"
@@ -70,7 +71,11 @@ class Job:
         o.out.mkdir(parents=True, exist_ok=True)
         plan = self._plan(store)
         net, batches, vocabulary = self._net(store, plan)
-        trainer = Trainer(net, batches, self.target.embedding(), o.recipe)
+        recipe = o.recipe
+        if not recipe.steps:
+            an_epoch = sum(1 for _ in batches.epoch(recipe.seed, 0))
+            recipe = dataclasses.replace(recipe, steps=max(1, round(o.epochs * an_epoch)))
+        trainer = Trainer(net, batches, self.target.embedding(), recipe)
         if o.resume and checkpoint.exists():
             trainer.restore(checkpoint)
             self.say(f"Going on from step {trainer.step}.")
@@ -114,7 +119,7 @@ class Job:
                 rate = (tokens - there) / max(1e-9, now - begun)
                 left = (o.own_tokens - tokens) / rate if rate > 0 else 0
                 self.say(
-                    f"Training data: {tokens:,} of {o.own_tokens:,} tokens, {rate:.0f} a second, {_minutes(left)} left."
+                    f"Training data: {tokens:,} of {o.own_tokens:,} tokens, {rate:.0f} a second, {span(left)} left."
                 )
 
         if texts:
@@ -168,7 +173,7 @@ class Job:
             "data": "the target's own text" if not o.files else ", ".join(Path(f).name for f in o.files),
             "data_tokens": plan["tokens"],
             "steps": trainer.step,
-            "recipe": dataclasses.asdict(o.recipe),
+            "recipe": dataclasses.asdict(trainer.recipe),
             "hours": round(plan["seconds"] / 3600, 2),
             "threads": torch.get_num_threads(),
             "held_out_acceptance_by_depth": [round(a, 4) for a in accepted],
@@ -179,7 +184,7 @@ class Job:
         self.say(f"Held-out acceptance by depth: {shown}. Written to {o.out}.")
 
 
-def _minutes(seconds: float) -> str:
+def span(seconds: float) -> str:
     return (
         f"{seconds / 3600:.1f} h"
         if seconds > 5400

@@ -1,0 +1,106 @@
+"""`train`: a head or a draft for a target, on its own text or on yours; may be stopped and gone on with."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..settings import RunSettings
+
+
+def add_parser(commands) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="train a head or a draft for a target, on its own text or on yours",
+        description="Makes an EAGLE-style head, or a small draft, for a target. Without --data the target writes its own "
+        "training text from its chat template. Ctrl-C stops and keeps what was done; --resume goes on.",
+        epilog="Example: python -m engines train head --target smollm2-135m-instruct --self 200000 --out my-head, and "
+        "then: python -m engines run --proposer eagle --draft my-head --prompt ...",
+    )
+    parser.add_argument("kind", choices=("head", "draft"), help="head: reads the target's features; draft: tokens alone")
+    parser.add_argument("--target", metavar="T", default=RunSettings().target, help="(default: %(default)s)")
+    parser.add_argument("--out", metavar="DIR", required=True, help="where it is written, with what --resume needs")
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "--data", metavar="FILE", nargs="+", default=[],
+        help="your own: .jsonl files give prompts (prompt, turns or messages), which the target answers; any other "
+        "file is text, which it reads",
+    )  # fmt: skip
+    data.add_argument("--self", type=int, default=200_000, metavar="N", dest="tokens",
+                      help="tokens of training data to make, or to take of --data (default: %(default)s)")  # fmt: skip
+    data.add_argument("--store", metavar="DIR", help="keep the data there, to be shared by several trainings")
+    data.add_argument("--rows", type=int, default=64, help="conversations that are written at a time (default: 64)")
+    net = parser.add_argument_group("network and training")
+    net.add_argument("--layers", type=int, default=0, help="decoder layers (default: 1 for a head, 2 for a draft)")
+    net.add_argument("--vocab", type=int, default=8192, help="tokens that it can propose (default: 8192)")
+    net.add_argument("--epochs", type=float, default=4.0, help="times that the data is read (default: 4)")
+    net.add_argument("--steps", type=int, default=0, help="training steps, in place of --epochs")
+    net.add_argument("--batch", type=int, default=2048, metavar="N", help="tokens a step (default: 2048)")
+    net.add_argument("--rate", type=float, default=1e-3, help="learning rate (default: 0.001)")
+    net.add_argument("--steps-ahead", type=int, default=3, help="how deep a head is trained on its own output (3)")
+    net.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--resume", action="store_true", help="go on with the training in --out")
+    parser.set_defaults(act=act)
+
+
+def act(args: argparse.Namespace) -> int:
+    for name, low in (("tokens", 1), ("rows", 1), ("vocab", 16), ("batch", 16), ("steps_ahead", 1)):
+        if getattr(args, name) < low:
+            raise UserError(f"--{'self' if name == 'tokens' else name.replace('_', '-')} must be {low} or more.")
+    if args.layers < 0 or args.layers > 8 or args.epochs <= 0 or args.steps < 0 or not 0 < args.rate < 1:
+        raise UserError("--layers goes from 1 to 8, --epochs and --rate are above 0 (a rate below 1).")
+    from ..training.job import Job, Order
+    from ..training.trainer import Recipe
+
+    recipe = Recipe(args.steps, args.batch, args.rate, steps_ahead=args.steps_ahead, seed=args.seed)
+    order = Order(
+        args.kind, args.target, Path(args.out).expanduser(), tuple(args.data), args.tokens,
+        Path(args.store).expanduser() if args.store else None, args.layers, args.vocab, recipe, args.epochs, args.rows,
+        args.seed, resume=args.resume,
+    )  # fmt: skip
+    with _stoppable() as stopped:
+        begun = time.monotonic()
+        done = Job(order, _say, lambda report: _say(_words(report, time.monotonic() - begun)), stopped).run()
+    if not done:
+        _say("Stopped. The same command with --resume goes on from here.")
+        return 130
+    return 0
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def _words(report: Any, seconds: float) -> str:
+    from ..training.job import span
+
+    words = f"step {report.step} of {report.steps}, loss {report.loss:.3f}"
+    if report.accepted:
+        words += ", held-out acceptance by depth " + " ".join(f"{a:.3f}" for a in report.accepted)
+    return f"{words}, {span(report.seconds_left)} left" if report.seconds_left else words
+
+
+@contextmanager
+def _stoppable() -> Iterator[Any]:
+    """Ctrl-C stops at the next step and saves; a second one ends the program."""
+    hit = False
+
+    def note(number, frame):
+        nonlocal hit
+        if hit:
+            raise KeyboardInterrupt
+        hit = True
+        _say("Stopping ...")
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: hit
+    finally:
+        signal.signal(signal.SIGINT, before)
