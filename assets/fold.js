@@ -48,9 +48,15 @@
     }
 
     _propose(event) {
-      const tokens = event.tokens.map((t, i) => ({
-        id: t.id, text: t.text, state: "pending", round: event.round, position: i, proposed: t, judged: null,
-      }));
+      const tokens = [];
+      event.tokens.forEach((t, i) => {
+        const tree = Number.isInteger(t.parent);
+        const depth = !tree ? i : t.parent < 0 ? 0 : tokens[t.parent].position + 1;
+        tokens.push({
+          id: t.id, text: t.text, state: "pending", round: event.round, position: depth,
+          parent: tree ? t.parent : null, node: tree ? i : null, proposed: t, judged: null,
+        });
+      });
       this.rounds.push({
         number: event.round, tokens, seconds: { propose: event.seconds }, rows: tokens.length + 1,
         note: event.note ?? null,
@@ -58,19 +64,26 @@
       return this.rounds.length - 1;
     }
 
+    // States; then the order of showing: accepted, rejected, unjudged, the extra token.
     _judge(v) {
       const round = this.rounds[this.rounds.length - 1];
-      const kept = round.tokens.slice(0, round.tokens.length - (v.cut || 0));
-      kept.forEach((token, i) => {
-        token.judged = v.judged[i] || null;
-        if (i < v.accepted) token.state = "accepted";
-        else if (i < v.judged.length) token.state = "rejected";
-        else token.state = "unjudged";
+      v.judged.forEach((judged, i) => {
+        const token = round.tokens[judged.node ?? i];
+        token.judged = judged;
+        token.state = judged.accepted ? "accepted" : "rejected";
       });
+      const of = (state) => round.tokens.filter((t) => t.state === state);
+      const kept = [...of("accepted"), ...of("rejected")];
+      if (!v.cut) {
+        for (const token of of("pending")) {
+          token.state = "unjudged";
+          kept.push(token);
+        }
+      }
       if (v.extra) {
         kept.push({
           id: v.extra.id, text: v.extra.text, state: v.extra.kind, round: v.round, position: v.accepted,
-          proposed: null, judged: null, extra: v.extra,
+          parent: null, node: null, proposed: null, judged: null, extra: v.extra,
         });
       }
       round.tokens = kept;
@@ -188,17 +201,24 @@
     return out.filter((t) => EMITTED.has(t.state));
   }
 
+  // Per round the best state at each position: in a tree several tokens share one, and one of them may stand.
   function byPosition(rounds) {
-    const proposals = rounds.map((r) =>
-      r.tokens.map((t) => t.state).filter((s) => s === "accepted" || s === "rejected" || s === "unjudged")
-    );
+    const ranking = ["accepted", "rejected", "unjudged"];
+    const proposals = rounds.map((r) => {
+      const at = [];
+      for (const t of r.tokens) {
+        const rank = ranking.indexOf(t.state);
+        if (rank >= 0) at[t.position] = Math.min(rank, at[t.position] ?? rank);
+      }
+      return at;
+    });
     const unconditional = [];
     const conditional = [];
     const longest = proposals.reduce((most, p) => Math.max(most, p.length), 0);
     for (let i = 0; i < longest; i++) {
-      const at = proposals.filter((p) => p.length > i).map((p) => p[i]);
-      const accepted = at.filter((s) => s === "accepted").length;
-      const rejected = at.filter((s) => s === "rejected").length;
+      const at = proposals.map((p) => p[i]).filter((rank) => rank !== undefined);
+      const accepted = at.filter((rank) => rank === 0).length;
+      const rejected = at.filter((rank) => rank === 1).length;
       unconditional.push(accepted / at.length);
       conditional.push(ratio(accepted, accepted + rejected));
     }

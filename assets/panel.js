@@ -125,7 +125,7 @@
     frame(parent) {
       this.tokens = make("div", "sp-tokens", parent);
       this.tokens.tabIndex = 0;
-      this.tokens.setAttribute("aria-label", "Output " + this.name);
+      this.tokens.setAttribute("aria-label", "Output " + this.name + "; the arrow keys go from token to token");
       this.copy = make("button", "sp-copy", parent, "Copy text");
       this.copy.type = "button";
       this.copy.addEventListener("click", async () => {

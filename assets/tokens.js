@@ -24,6 +24,12 @@
     return segmenter.segment(joined).containing(tail.length).index !== tail.length;
   }
 
+  // The name of a special token, such as <|im_end|>, that was proposed: it adds no text. "" for any other token.
+  function specialText(token) {
+    const piece = (token.proposed && token.proposed.piece) || "";
+    return piece.includes("\ufffd") ? "" : piece; // half a character
+  }
+
   // Tokens in the order of display -> items {tokens, text, refused}.
   function itemsOf(tokens) {
     const items = [];
@@ -33,7 +39,7 @@
       const refused = REFUSED.has(token.state);
       let last = refused ? refusedLast : keptLast;
       if (refused && last && last.tokens[0].round !== token.round) last = null;
-      if (last && last.text === "" && !ends(last) && mayComplete(token.text)) {
+      if (last && last.text === "" && !whole(last) && mayComplete(token.text) && !specialText(token)) {
         // Bytes of a character wait for the rest of it.
         last.tokens.push(token);
         last.text = token.text;
@@ -58,7 +64,7 @@
 
   // Nothing in ASCII has two halves.
   const mayComplete = (text) => text === "" || text.charCodeAt(0) > 127;
-  const ends = (item) => item.tokens.some((t) => t.end);
+  const whole = (item) => item.tokens.some((t) => t.end || specialText(t));
 
   // Refused tokens stand between the two halves of an item that goes on after them: it is shown behind them.
   function moveToEnd(items, item) {
@@ -136,8 +142,10 @@
     if (piece.owners.length === 1) {
       let classes = "sp-t sp-" + first.state;
       if (first.end) classes += " sp-end";
-      else if (piece.text === "") classes += " sp-sliver";
-      const node = element("span", classes);
+      const special = piece.text === "" && !EMITTED.has(first.state) ? specialText(first) : "";
+      if (special) classes += " sp-special";
+      else if (piece.text === "" && !first.end) classes += " sp-sliver";
+      const node = element("span", classes, special || undefined);
       own(node, first);
       const lineEnd = MARKS[first.state] && lastOf.has(first) ? piece.text.search(/\n+$/) : -1;
       if (MARKS[first.state] && lastOf.has(first)) {
@@ -261,5 +269,5 @@
     }
   }
 
-  root.SpecPlay = Object.assign(root.SpecPlay, { TokenText, itemsOf, piecesOf });
+  root.SpecPlay = Object.assign(root.SpecPlay, { TokenText, itemsOf, piecesOf, specialText });
 })(globalThis);

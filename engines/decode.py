@@ -208,6 +208,7 @@ def _proposed(job: Job, proposal: Proposal) -> list[Proposed]:
             proposal.confidence[i] if i < len(proposal.confidence) else None,
             list(proposal.sources[i]) if i < len(proposal.sources) and proposal.sources[i] else None,
             proposal.parents[i] if proposal.parents else None,
+            None if texts[i] and token not in job.eos_ids else job.piece(token) or None,
         )
         for i, token in enumerate(proposal.ids)
     ]

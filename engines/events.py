@@ -31,7 +31,8 @@ class Proposed:
     proposer thought of it before warping (None where it has no opinion). `source` is the span [start, end) of
     token positions in prompt + output that an n-gram was copied from: the copied token is at `end - 1`. `parent`, in
     a tree, is the proposed token that this one follows, -1 being the text before the round; None everywhere means a
-    chain, in which each token follows the one before it.
+    chain, in which each token follows the one before it. `piece` is the token's own name where `text` is empty, as for
+    <|im_end|>, so that a view has something to show for it.
     """
 
     id: int
@@ -40,6 +41,7 @@ class Proposed:
     confidence: float | None = None
     source: list[int] | None = None
     parent: int | None = None
+    piece: str | None = None
 
 
 @dataclass

@@ -393,3 +393,14 @@ class TestLayerSkip:
         got = proposer.propose([0, 1, 2, 3], 3, lambda *_: True, None)
         assert len(got.ids) == 3 and session.length == 3
         assert seen[1:] == [(0, 2)] * 3
+
+
+def test_a_proposed_token_without_text_says_its_name():
+    """The end-of-text token, when it is proposed: the trace keeps its text empty, and says what it is called."""
+    session = TableSession(seed=1, vocab_size=8)
+    tokenizer = LetterTokenizer([b"<|im_end|>", *[bytes([97 + i]) for i in range(25)]])
+    events, _, _ = run(session, Scripted(lambda ids, k: [3, 0, 4][:k]), eos=[0], tokenizer=tokenizer, k=3)
+    first = next(e for e in events if e.type == "draft").tokens
+    assert [(t.text, t.piece) for t in first] == [("c", None), ("", "<|im_end|>"), ("d", None)]
+    assert '"piece":"<|im_end|>"' in to_json(next(e for e in events if e.type == "draft"))
+    assert all(from_json(to_json(e)) == e for e in events if e.type == "draft")

@@ -21,7 +21,8 @@ DRIVER = """(lines) => {
   const fold = new SpecPlay.Fold();
   return lines.map((line) => {
     fold.add(JSON.parse(line));
-    const tokens = fold.tokens().map(({id, text, state, round, position}) => ({id, text, state, round, position}));
+    const tokens = fold.tokens().map(
+      ({id, text, state, round, position, parent, node}) => ({id, text, state, round, position, parent, node}));
     const rounds = fold.rounds.map((r) => ({number: r.number, seconds: r.seconds, rows: r.rows, note: r.note}));
     return {tokens, rounds, text: fold.text(), held: fold.held, metrics: fold.metrics(),
             heldBack: fold.tokens().filter((t) => t.held).length};
@@ -38,6 +39,23 @@ def page(browser):
     context.close()
 
 
+def grow(rng: random.Random, proposed: list) -> tuple[int, list]:
+    """Make a tree of `proposed`; a walk through it: (accepted, judged)."""
+    for i, token in enumerate(proposed):
+        token.parent = rng.randint(-1, i - 1)
+    at, accepted, judged = -1, 0, []
+    while children := [i for i, t in enumerate(proposed) if t.parent == at]:
+        stands = next((i for i in children if rng.random() < 0.5), None)
+        for i in children:
+            judged.append(Judged(proposed[i].id, i == stands, 0.5, 0.5, 1.0, node=i))
+            if i == stands:
+                break
+        if stands is None:
+            break
+        at, accepted = stands, accepted + 1
+    return accepted, judged
+
+
 def random_run(seed: int) -> list:
     """A run with everything that can happen: nothing proposed, an end inside a block, held and withdrawn tokens."""
     rng = random.Random(seed)
@@ -50,6 +68,12 @@ def random_run(seed: int) -> list:
         n = 0 if proposer == "none" else rng.choice([0, made.k, rng.randint(0, made.k)])
         proposed = [Proposed(rng.randint(0, 99), text(), rng.random()) for _ in range(n)]
         events.append(Draft(number, proposed, rng.random(), rng.choice([None, "a note"])))
+        if n and rng.random() < 0.3:
+            accepted, judged = grow(rng, proposed)
+            extra = Extra(rng.randint(0, 99), text(), "corrected" if len(judged) > accepted else "bonus", 0.5)
+            emitted += accepted + 1
+            events.append(Verdict(number, accepted, judged, extra, {"propose": 0.1, "verify": rng.random()}))
+            continue
         accepted = rng.randint(0, n)
         cut = rng.randint(0, n - accepted) if rng.random() < 0.2 else 0
         judged = [
