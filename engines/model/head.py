@@ -19,7 +19,7 @@ from .linear import Kernel
 
 @dataclass
 class Head:
-    """`layers` runs the decoder layers over its own cache; its vocabulary layer has `ids` [V'] rows: the target's ids.
+    """`layers` embeds, and runs over its own cache; its vocabulary layer has `ids` [V'] rows: the target's ids.
 
     `fuse` maps features [n, taps * H] to g; `mix` maps [embedding, g], each normed, to the stream, and is None where
     the first layer reads the embedding beside the stream (EAGLE-3). `normed`: the features are those behind the
@@ -90,7 +90,7 @@ class HeadSession:
 
     def _run(self, ids: Sequence[int], g: torch.Tensor, plan) -> torch.Tensor:
         head, layers = self.head, self.head.layers
-        e = head.target.embed(torch.as_tensor(ids, dtype=torch.long, device=g.device))
+        e = layers.embed(torch.as_tensor(ids, dtype=torch.long, device=g.device))
         if head.mix is None:
             return layers.run_layers(g.clone(), plan, None, beside=e)
         norm, tiny = layers._norm, layers._tiny

@@ -18,6 +18,7 @@ from . import linear
 from .config import ModelConfig, Rope, read_json
 from .decoder import Decoder, Layer
 from .head import Head
+from .head_published import load_published
 from .rope import pair_rows
 from .weights import Weights
 
@@ -61,8 +62,8 @@ def check_target(card: dict[str, Any], target: Any, name: str) -> None:
     for what, here in (("hidden", target.config.hidden), ("layers", target.num_layers), ("vocab", target.vocab_size)):
         if made.get(what) != here:
             raise UserError(
-                f"{name} was made for {made.get('name', 'another target')} ({what} {made.get(what)}), and {target.name} "
-                f"has {what} {here}: choose a head made for this target, or train one."
+                f"{name} was made for {made.get('name', 'another target')} ({what} {made.get(what)}), and "
+                f"{target.name} has {what} {here}: choose a head made for this target, or train one."
             )
 
 
@@ -110,12 +111,14 @@ def plain_config(target: ModelConfig, shape: dict[str, Any]) -> ModelConfig:
 
 @torch.inference_mode()
 def load_head(folder: str | Path, target: Any, name: str | None = None) -> Head | Decoder:
-    """A head (with taps), or a draft (without), as a decoder over the target's whole vocabulary.
+    """A head (with taps), or a draft (without), as a decoder over the target's whole vocabulary; or a published head.
 
     Raises UserError when files are missing, damaged, or made for another target.
     """
     folder = Path(folder)
     name = name or folder.name
+    if not is_head(folder):
+        return load_published(folder, target, name)
     card = card_of(folder)
     check_target(card, target, name)
     shape = card["shape"]
