@@ -21,6 +21,7 @@ from .panel import FIELDS, build_panel, settings_from, whole
 from .run_page import PageRun
 from .status import SETTLED, EngineStatus, status_line
 from .token_view import ASSETS, TokenView, head
+from .words import by_label
 
 POLL_SECONDS = 0.5
 MOST_TOKENS = 2048
@@ -118,7 +119,10 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
         run.click(lambda: _buttons(running=True), None, [run, stop], **quick)
         # All fields travel as one: at each frame gradio visits every input of a listener that is at work.
         form = gr.Textbox(visible=False)
-        asked = run.click(None, inputs, form, js="(...all) => JSON.stringify(all)", api_visibility="private")
+        asked = run.click(None, inputs, form, js="(...all) => SpecPlay.asked(all)", api_visibility="private")
+        # What is changed from now on says so at the results, until the next Run (assets/asked.js).
+        changed = {"js": "(...all) => SpecPlay.changed(all)", "show_progress": "hidden", "api_visibility": "private"}
+        gr.on([c.change for c in inputs], None, inputs, None, **changed)
         pressed = asked.then(
             press,
             form,
@@ -143,11 +147,11 @@ def _panels(target: str, most: Any, seed: Any, values: Sequence[Any]) -> list[Ru
     for at in range(0, len(values), len(FIELDS)):
         try:
             if whole("max tokens", most) > MOST_TOKENS:
-                raise UserError(f"The page shows up to {MOST_TOKENS} new tokens: ask for fewer.")
+                raise UserError(f"The page shows up to {MOST_TOKENS} new tokens: lower max tokens.")
             shared = {"target": target, "max_new_tokens": whole("max tokens", most), "seed": whole("seed", seed)}
             out.append(settings_from(values[at : at + len(FIELDS)], shared))
         except UserError as error:
-            out.append(error)
+            out.append(UserError(by_label(str(error))))
     return out
 
 

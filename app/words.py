@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from engines.settings import RunSettings, Sampling
 
 PROPOSER_NAMES = {
@@ -10,6 +12,22 @@ PROPOSER_NAMES = {
     "draft": "draft model",
     "layer-skip": "layer skip",
 }
+
+# What the settings call their fields -> what stands above the fields of the page.
+LABELS = {
+    "max-new-tokens": "max tokens",
+    "ngram-min": "shortest match",
+    "ngram-max": "longest match",
+    "repetition-penalty": "repetition penalty",
+    "skip-layers": "layers to skip",
+    "verify": "verification",
+    "proposer": "who proposes",
+}
+
+
+def by_label(message: str) -> str:
+    """The message of an error with the page's names for the fields."""
+    return re.sub(r"\b(" + "|".join(LABELS) + r")\b(?= must| \()", lambda name: LABELS[name[0]], message)
 
 
 def in_words(settings: RunSettings) -> str:

@@ -7,7 +7,7 @@
 (function (root) {
   "use strict";
 
-  const { Fold, TokenText, Tooltip, expectedTokensPerPass } = root.SpecPlay;
+  const { Fold, TokenText, Tooltip, copySelection, copyText, expectedTokensPerPass } = root.SpecPlay;
   const NUMBERS_EVERY_MS = 200; // figures that change faster cannot be read
   const TILES = [
     ["speedup", "speed-up", "Plain time per token / this run's time per token, the prompt's own pass left out. " +
@@ -38,27 +38,6 @@
     if (text !== undefined) node.textContent = text;
     if (parent) parent.appendChild(node);
     return node;
-  }
-
-  async function copyText(text) {
-    if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
-    const area = make("textarea", "sp-offscreen", document.body); // plain http from another machine
-    area.value = text;
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-
-  // A selection copies exactly the output's own characters: no refused tokens, no marks.
-  function copySelection(event, container) {
-    const selection = document.getSelection();
-    if (!selection.rangeCount || !container.contains(selection.getRangeAt(0).commonAncestorContainer)) return;
-    const part = selection.getRangeAt(0).cloneContents();
-    for (const refused of part.querySelectorAll(".sp-rejected, .sp-unjudged, .sp-pending, .sp-refused")) {
-      if (!refused.closest(".sp-shared:not(.sp-refused)")) refused.remove();
-    }
-    event.clipboardData.setData("text/plain", part.textContent);
-    event.preventDefault();
   }
 
   // Views to be drawn soon: all of them first, then all scrolled, so that the page is laid out once. Drawing takes a
@@ -108,6 +87,7 @@
       this.title = make("span", "sp-title", head);
       this.status = make("span", "sp-status", head);
       this.status.setAttribute("role", "status");
+      this.before(head);
       this.tiles = {};
       const tiles = make("div", "sp-tiles", this.root);
       for (const [key, label, help] of TILES) {
@@ -120,6 +100,12 @@
       }
       this.verdict = make("p", "sp-verdict", this.root);
       this.frame(make("div", "sp-frame", this.root));
+    }
+
+    // Shown while the fields say something else than at the last Run (asked.js).
+    before(parent) {
+      make("span", "sp-outdated", parent, "for the settings before").title =
+        "The prompt or a setting was changed since: press Run to see what it makes.";
     }
 
     frame(parent) {
@@ -283,6 +269,7 @@
       this.figures = make("span", "sp-figures", line);
       this.status = make("span", "sp-status", line);
       this.status.setAttribute("role", "status");
+      this.before(line);
       this.verdict = make("p", "sp-verdict", this.root);
       this.frame(make("div", "sp-frame", details));
     }

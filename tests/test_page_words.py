@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from app.catalogue_choices import drafts_for
+from app.page import _panels
 from app.panel import FIELDS, settings_from
 from app.verdict import explain
-from app.words import in_words, ranges
+from app.words import by_label, in_words, ranges
 from engines.bench import Speedup
 from engines.errors import UserError
 from engines.fold import Metrics
@@ -72,6 +73,31 @@ def test_what_is_typed_becomes_settings():
     assert read(proposer="draft", draft=" org/small ").draft == "org/small"
     assert read(proposer="ngram", draft="org/small").draft is None
     assert read(k=8.0).k == 8
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "max-new-tokens must be a whole number of at least 1, not 0.",
+            "max tokens must be a whole number of at least 1",
+        ),
+        ("ngram-min (5) must not exceed ngram-max (4).", "shortest match (5) must not exceed longest match (4)."),
+        ("repetition-penalty must lie above 0 and up to 10", "repetition penalty must lie above"),
+        ("k must be a whole number", "k must be a whole number"),
+    ],
+)
+def test_errors_name_the_fields_of_the_page(said, shown):
+    assert by_label(said).startswith(shown)
+
+
+def test_errors_of_what_the_page_reads_name_its_fields():
+    values = [{**TYPED, "ngram_min": 5}[name] for name in FIELDS] + [TYPED[name] for name in FIELDS]
+    first, second = _panels("t", 64, 3, values)
+    assert str(first) == "shortest match (5) must not exceed longest match (4)." and second.k == 8
+    values = [TYPED[name] for name in FIELDS]
+    assert str(_panels("t", 0, 3, values)[0]).startswith("max tokens must be")
+    assert str(_panels("t", 64, -1, values)[0]).startswith("seed must be")
 
 
 @pytest.mark.parametrize(

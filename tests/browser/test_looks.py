@@ -183,8 +183,26 @@ def test_a_model_that_cannot_be_had_is_a_visible_sentence(visit):
                 assert wait_state(page, view, "error") == "error"
             assert "no-such-model" in page.locator('.sp-view[data-view="A"] .sp-status').inner_text()
             page.locator("#sp-run:enabled").wait_for()
+            page.watched.leave()  # what ends first is the server
     finally:
         engine.close()
+
+
+def test_a_lost_connection_is_seen_at_the_top(visit):
+    from replay import ReplayEngine
+
+    engine = ReplayEngine(lambda run: run.play(TEXT, 600, "length"))
+    with served(engine) as address:
+        page = visit(address)
+        page.wait_for_selector('.sp-engine[data-phase="ready"]')
+        green = page.locator(".sp-engine-dot").evaluate("(n) => getComputedStyle(n).backgroundColor")
+        page.wait_for_timeout(5500)  # it asks, and is answered
+        assert page.locator(".sp-engine").get_attribute("data-phase") == "ready"
+        page.watched.leave()
+    page.wait_for_selector('.sp-engine[data-phase="lost"]', timeout=15_000)
+    assert "connection lost" in page.locator(".sp-engine-phase").inner_text()
+    assert "reload this page" in page.locator(".sp-engine-message").inner_text()
+    assert page.locator(".sp-engine-dot").evaluate("(n) => getComputedStyle(n).backgroundColor") != green
 
 
 def test_a_page_at_rest_is_at_rest(replay, visit):

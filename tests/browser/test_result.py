@@ -48,3 +48,39 @@ def test_no_speed_up_is_announced_for_a_run_that_wrote_nothing(replay, visit):
     wait_state(page, "A", "stopped")
     page.locator("#sp-run:enabled").wait_for()
     assert tile(page, "A", "speedup", "note") == ""
+
+
+def outdated(page):
+    return [v for v in ("baseline 1", "A", "B") if page.locator(f'.sp-view[data-view="{v}"] .sp-outdated').is_visible()]
+
+
+def test_a_result_says_when_it_is_of_other_settings(replay, visit):
+    _, address = replay(lambda run: run.play(TEXT, 600, "eos"))
+    page = visit(address)
+    everyone = ["baseline 1", "A", "B"]
+    page.locator(".sp-prompt textarea").fill("another prompt")
+    page.wait_for_timeout(300)
+    assert outdated(page) == []
+    page.click("#sp-run")
+    wait_state(page, "B", "done")
+    assert outdated(page) == []
+    said = page.locator('.sp-view[data-view="A"] .sp-outdated')
+    prompt = page.locator(".sp-prompt textarea")
+    prompt.fill("a third one")
+    said.wait_for(state="visible")
+    assert outdated(page) == everyone and said.inner_text() == "for the settings before"
+    prompt.fill("another prompt")  # as it was
+    said.wait_for(state="hidden")
+    assert outdated(page) == []
+    page.get_by_role("button", name="Prose").click()
+    said.wait_for(state="visible")
+    page.locator("#sp-run:enabled").click()
+    said.wait_for(state="hidden")
+    wait_state(page, "B", "done")
+    page.locator("#sp-run:enabled").wait_for()
+    second = page.locator(".sp-panel").nth(1)
+    number = second.locator("input[type=number][aria-label*=' k']")
+    number.fill("2")
+    number.press("Tab")
+    page.locator('.sp-view[data-view="B"] .sp-outdated').wait_for(state="visible")
+    assert outdated(page) == ["B"]
