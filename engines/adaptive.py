@@ -114,9 +114,9 @@ class AdaptiveLength:
         self._time = self._time * 0.97 + self.costs.round(len(confidences))
 
     def keep(self, confidences: Sequence[float | None], parents: Sequence[int]) -> list[int]:
-        """Which tokens of a tree are worth judging: what they add, less what their rows cost at the rate reached anyway,
+        """Which tokens of a tree are worth judging: those for which what they add, less what their rows cost at the rate
 
-        is at its most. The tree is there already, so its drafting counts no more. Tokens of a tree are determined, so
+        that is reached anyway, is at its most. The tree is there already, so its drafting counts no more. Tokens of a tree are determined, so
         leaving some out is no bias.
         """
         reach = self._reach(confidences, parents)

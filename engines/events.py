@@ -127,8 +127,8 @@ class Verdict:
     `accepted` tokens of the proposal are kept: of a chain the first ones, of a tree those of one path. `judged` covers
     them and the rejected ones (in a chain one at most); what the draft event proposed beyond is unjudged. `cut` counts
     the proposed tokens that lie beyond the end of the run (EOS inside the block): they are all that were not judged,
-    have no state and are not counted. `held` is how many of the last emitted tokens of the run might yet be withdrawn, because
-    their text may turn out to be the beginning of a stop string; a view keeps them back until the next event.
+    have no state and are not counted. `held` is how many of the last emitted tokens of the run might yet be withdrawn,
+    because their text may turn out to be the beginning of a stop string; a view keeps them back until the next event.
     `seconds`: propose, verify, sample, other.
     """
 

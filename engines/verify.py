@@ -120,7 +120,7 @@ def verify_block(p: np.ndarray, q: np.ndarray | None, ids: Sequence[int], chance
 def verify_tree(
     row: Callable[[int], np.ndarray], children: Callable[[int], list[int]], ids: Sequence[int], chance: Chance
 ) -> Outcome:
-    """A tree of determined tokens `ids`: at each fork the children are tried in turn, and the first that stands leads on.
+    """A tree of determined tokens `ids`: at each fork the children are tried in turn, and the first to stand leads on.
 
     `children(i)` are the tokens that follow token i (-1: the text); `row(i)` is the target's law [V] after it. A child
     x stands with probability p(x) / (what the children refused before it have left of p): that is token-by-token

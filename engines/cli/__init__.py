@@ -22,7 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m engines",
         description="Speculative decoding on a real model: run it, compare settings, train a head, list models.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="run|compare|models|train", parser_class=Parser)
+    names = "run|compare|models|train"
+    commands = parser.add_subparsers(dest="command", required=True, metavar=names, parser_class=Parser)
     for module in (run, compare, models, train):
         module.add_parser(commands)
     try:

@@ -19,12 +19,12 @@ def add_parser(commands) -> None:
     parser = commands.add_parser(
         "train",
         help="train a head or a draft for a target, on its own text or on yours",
-        description="Makes an EAGLE-style head, or a small draft, for a target. Without --data the target writes its own "
-        "training text from its chat template. Ctrl-C stops and keeps what was done; --resume goes on.",
+        description="Makes an EAGLE-style head, or a small draft, for a target. Without --data the target writes its "
+        "own training text from its chat template. Ctrl-C stops and keeps what was done; --resume goes on.",
         epilog="Example: python -m engines train head --target smollm2-135m-instruct --self 200000 --out my-head, and "
         "then: python -m engines run --proposer eagle --draft my-head --prompt ...",
     )
-    parser.add_argument("kind", choices=("head", "draft"), help="head: reads the target's features; draft: tokens alone")
+    parser.add_argument("kind", choices=("head", "draft"), help="a head reads the target's features, a draft tokens")
     parser.add_argument("--target", metavar="T", default=RunSettings().target, help="(default: %(default)s)")
     parser.add_argument("--out", metavar="DIR", required=True, help="where it is written, with what --resume needs")
     data = parser.add_argument_group("data")

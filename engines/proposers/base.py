@@ -75,8 +75,8 @@ class Proposer(Protocol):
     (ids + proposal) still stand; what a proposer remembers of later ones is to be forgotten.
 
     One that also has `observe(ids, logits, proposal, outcome)` is shown, after each round, the text before it, the
-    target's logits [n + 1, V] (row 0 after the text, row i + 1 after the proposal's token i), the proposal, whoever made
-    it, and what became of it. It may not change them.
+    target's logits [n + 1, V] (row 0 after the text, row i + 1 after the proposal's token i), the proposal, whoever
+    made it, and what became of it. It may not change them.
     """
 
     name: str

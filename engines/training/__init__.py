@@ -1,1 +1,1 @@
-"""Making a draft or a head for a target: its text, its features on disk, the training, and the card that goes with it."""
+"""Making a draft or a head for a target: its text, its features on disk, the training, and what comes out."""

@@ -48,15 +48,22 @@ class Batches:
     """`sequences`: how many of the store's take part (it may still grow); `tokens` about how many a batch holds."""
 
     def __init__(
-        self, store: Store, vocabulary: np.ndarray, size: int, sequences: int, tokens: int, with_features: bool
+        self,
+        store: Store,
+        vocabulary: np.ndarray,
+        size: int,
+        sequences: int,
+        tokens: int,
+        with_features: bool,
+        held_out_every: int = HELD_OUT_EVERY,
     ) -> None:
         self.arrays, self.with_features, self.tokens = store.arrays(), with_features, tokens
         self.small = np.full(size, -1, np.int64)
         self.small[vocabulary] = np.arange(len(vocabulary))
         spans = list(store.spans())[:sequences]
         windows = [[(b, min(b + LONGEST, e)) for b in range(begin, e - 3, LONGEST)] for begin, e in spans]
-        self.train = [w for i, ws in enumerate(windows) if i % HELD_OUT_EVERY for w in ws]
-        self.held_out = [w for i, ws in enumerate(windows) if not i % HELD_OUT_EVERY for w in ws]
+        self.train = [w for i, ws in enumerate(windows) if i % held_out_every for w in ws]
+        self.held_out = [w for i, ws in enumerate(windows) if not i % held_out_every for w in ws]
 
     def epoch(self, seed: int, number: int) -> Iterator[list[tuple[int, int]]]:
         """The spans of each batch of one epoch, in this epoch's own order."""

@@ -212,7 +212,7 @@ def _draw(random: np.random.Generator, p: np.ndarray, temperature: float) -> int
 def _loops(ids: list[int]) -> bool:
     """The text has said the same up to 24 tokens three times in a row: it will do so for ever."""
     for period in range(1, 25):
-        if len(ids) >= 3 * period and period * 3 >= 12:
-            if ids[-period:] == ids[-2 * period : -period] == ids[-3 * period : -2 * period]:
-                return True
+        last = ids[-3 * period :]
+        if len(last) == 3 * period >= 12 and last[:period] == last[period : 2 * period] == last[2 * period :]:
+            return True
     return False
