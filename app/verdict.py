@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engines.bench import Speedup, identity, measured
+from engines.bench import Speedup, identity, measured, predicted_speedup
+from engines.cost import Costs
 from engines.events import Event
-from engines.fold import Metrics, fold
+from engines.fold import Fold, Metrics, fold
 
 # Up to this many tokens per pass a run is plain decoding in all but name: a gain in time can only be noise.
 NO_GAIN = 1.02
+# The two runs come one after the other, and a shared machine's speed may change in between, which their spread cannot
+# know. Two things give it away: a round that would have cost less than the one plain pass it holds, by this factor ...
+CHEAPER = 1.05
+# ... and a speed-up on the other side of 1 than the costs of passes say, by this factor.
+CONTRARY = 1.3
 SAMPLED = (
     "The texts differ because each run draws its own random numbers; the distribution they are drawn from is the same."
 )
@@ -27,7 +33,7 @@ def verdict(plain: Sequence[Event], run: Sequence[Event]) -> dict[str, Any]:
         out["instead"] = found.sentence.split(" (")[0].split(":")[0]
         return {**out, "sentence": _sentence(found.sentence), "tone": "note"}
     settings = folded.start.settings if folded.start else {}
-    tone, sentence = explain(found, folded.metrics(), settings)
+    tone, sentence = explain(found, folded.metrics(), settings, _expected(folded))
     sentences = [sentence]
     if folded.done is not None and base.done is not None:
         same_text = identity(plain, run)
@@ -38,18 +44,45 @@ def verdict(plain: Sequence[Event], run: Sequence[Event]) -> dict[str, Any]:
     return {**out, "low": found.low, "high": found.high, "tone": tone, "sentence": " ".join(sentences)}
 
 
-def tone_of(found: Speedup, m: Metrics, settings: dict[str, Any]) -> str:
-    """faster, slower, or same: a difference is one when all of the spread lies on one side of 1."""
-    if settings.get("proposer") == "none" or m.proposed == 0 or found.low is None or found.high is None:
+def _expected(run: Fold) -> float | None:
+    """The speed-up by the costs of passes that were measured when the model was loaded; None if they were not."""
+    if run.start is None or run.start.costs is None:
+        return None
+    return predicted_speedup(run, Costs.from_json(run.start.costs))
+
+
+def tone_of(found: Speedup, m: Metrics, settings: dict[str, Any], doubt: str = "") -> str:
+    """faster, slower, or same: a difference is one when all of the spread lies on one side of 1, and nothing speaks
+
+    against it.
+    """
+    if settings.get("proposer") == "none" or m.proposed == 0 or found.low is None or found.high is None or doubt:
         return "same"
     if found.low > 1:
         return "faster" if (m.tokens_per_pass or 0.0) > NO_GAIN else "same"
     return "slower" if found.high < 1 else "same"
 
 
-def explain(found: Speedup, m: Metrics, settings: dict[str, Any]) -> tuple[str, str]:
+def _doubt(found: Speedup, m: Metrics, expected: float | None) -> str:
+    """Why the machine must have changed its speed between the two runs; "" when nothing says so."""
+    value = found.value
+    if value > CHEAPER * (m.tokens_per_pass or 0.0):
+        why = "A round cannot cost less than a plain pass"
+    elif (
+        expected is not None
+        and (expected < 1 < value or value < 1 < expected)
+        and not 1 / CONTRARY < value / expected < CONTRARY
+    ):
+        why = f"By the costs of passes, measured when the model was loaded, {expected:.2f}× is to be expected"
+    else:
+        return ""
+    return f" {why}: the machine's speed changed between the two runs. Press Run again."
+
+
+def explain(found: Speedup, m: Metrics, settings: dict[str, Any], expected: float | None = None) -> tuple[str, str]:
     """The tone, and why the speed-up is what it is. A round's cost in plain passes is tokens per pass / speed-up."""
-    tone = tone_of(found, m, settings)
+    doubt = _doubt(found, m, expected)
+    tone = tone_of(found, m, settings, doubt)
     if settings.get("proposer") == "none":
         return tone, "This panel decodes plainly, as the baseline does: what differs from 1× is the machine's noise."
     if m.proposed == 0:
@@ -70,7 +103,7 @@ def explain(found: Speedup, m: Metrics, settings: dict[str, Any]) -> tuple[str, 
     if tone == "slower":
         return tone, f"Slower than plain decoding: {facts} {_why_slow(m, settings)}"
     few = " The run had too few rounds to say how far chance goes." if found.low is None else ""
-    return tone, f"No clear difference from plain decoding: {facts}{few}"
+    return tone, f"No clear difference from plain decoding: {facts}{few}{doubt}"
 
 
 def _why_slow(m: Metrics, settings: dict[str, Any]) -> str:

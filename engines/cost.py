@@ -65,6 +65,11 @@ class Costs:
             "pass_seconds": self.pass_seconds,
         }
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Costs:
+        """What `to_json` gave."""
+        return cls({int(n): v for n, v in data["verify"].items()}, data["draft"], data["pass_seconds"])
+
 
 def _median_seconds(step: Callable[[], None], repeats: int) -> float:
     times = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from fakes import TableSession
@@ -107,3 +109,8 @@ class TestAdaptive:
                 policy.learn([0.8], 1)
         assert policy.limit(8) == 8
         assert policy.go_on([], 0.8) and not policy.go_on([], 0.5)
+
+
+def test_costs_come_back_from_json():
+    costs = Costs({0: 1.0, 4: 1.5}, 0.2, 0.01)
+    assert Costs.from_json(json.loads(json.dumps(costs.to_json()))) == costs

@@ -12,7 +12,6 @@ from replay import ReplayEngine, done_of
 
 from app.run_page import PageRun, baseline_of
 from app.screens import WINDOW
-from app.verdict import verdict
 from engines.errors import UserError
 from engines.events import from_json
 from engines.fold import fold
@@ -186,30 +185,6 @@ def test_a_bad_draft_is_shown_as_slower_and_explained():
     assert measured["tone"] == "slower"
     assert "Slower than plain decoding" in measured["sentence"]
     assert "never trained to leave layers out" in measured["sentence"]
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_at_a_temperature_the_page_says_why_the_texts_differ(same):
-    def script(run):
-        other = WORDS if same or run.settings.proposer == "none" else [*WORDS[:20], *reversed(WORDS[20:])]
-        ids = {w: i for i, w in enumerate(WORDS)}
-        run.play(other, 4000, "eos")
-        run.events[-1].ids = [ids[w] for w in other]
-
-    hot = NGRAM.replace(sampling=HOT)
-    plain, other = (list(drawn(s, script)) for s in (baseline_of(hot), hot))
-    sentence = verdict(plain, other)["sentence"]
-    assert (
-        "each run draws its own random numbers; the distribution they are drawn from is the same" in sentence
-    ) != same
-
-
-def drawn(settings, script):
-    run = ReplayEngine(script).submit(settings, "p")
-    while run.phase != "done":
-        time.sleep(0.005)
-    time.sleep(0.05)  # for what the script does after the end
-    return run.events
 
 
 def test_a_short_run_gets_no_number():

@@ -7,11 +7,8 @@ import pytest
 from app.catalogue_choices import drafts_for
 from app.page import _panels
 from app.panel import FIELDS, settings_from
-from app.verdict import explain
 from app.words import by_label, in_words, ranges
-from engines.bench import Speedup
 from engines.errors import UserError
-from engines.fold import Metrics
 from engines.settings import RunSettings, Sampling
 
 TYPED = {
@@ -120,95 +117,6 @@ def test_errors_of_what_the_page_reads_name_its_fields():
 def test_what_is_typed_wrongly_is_a_sentence(changes, part):
     with pytest.raises(UserError, match=part):
         read(**changes)
-
-
-def numbers(**changes):
-    base = dict.fromkeys(("rounds", "emitted", "proposed", "accepted", "rejected", "corrected", "bonus", "plain"), 10)
-    rest = {
-        "unjudged": 0,
-        "nothing_proposed": 0,
-        "acceptance_rate": 0.5,
-        "draft_yield": 0.5,
-        "tokens_per_pass": 2.0,
-        "acceptance_by_position": [],
-        "acceptance_by_position_judged": [],
-        "seconds": {"prefill": 1.0, "propose": 0.1, "verify": 0.8, "sample": 0.05, "other": 0.05},
-        "tokens_per_second": 10.0,
-    }
-    return Metrics(**{**base, **rest, **changes})
-
-
-def told(value, proposer, metrics, low=None, high=None):
-    low = value * 0.9 if low is None else low
-    found = Speedup(value, "", low, value * 1.1 if high is None else high)
-    return explain(found, metrics, {"proposer": proposer})
-
-
-@pytest.mark.parametrize(
-    ("value", "proposer", "metrics", "tone", "parts"),
-    [
-        (
-            1.6,
-            "ngram",
-            numbers(),
-            "faster",
-            ["Faster", "2.00 tokens per pass ÷ 1.25 (what a round costs, in plain passes) = 1.60", "50 %"],
-        ),
-        (1.03, "ngram", numbers(), "same", ["No clear difference", "2.00 tokens per pass ÷ 1.94"]),
-        (0.5, "ngram", numbers(acceptance_rate=0.2), "slower", ["Slower", "÷ 4.00", "= 0.50", "smaller k"]),
-        (0.5, "draft", numbers(acceptance_rate=0.9), "slower", ["Slower", "costs more here than it saves"]),
-        (
-            0.5,
-            "draft",
-            numbers(seconds={"prefill": 9.0, "propose": 0.6, "verify": 0.4, "sample": 0, "other": 0}),
-            "slower",
-            ["Proposing took 60 %"],
-        ),
-        (0.5, "layer-skip", numbers(acceptance_rate=0.3), "slower", ["never trained to leave", "is mostly refused"]),
-        (0.5, "layer-skip", numbers(acceptance_rate=0.57), "slower", ["57 %", "is often refused"]),
-        (0.5, "layer-skip", numbers(acceptance_rate=0.65), "slower", ["65 %", "refused too often to pay"]),
-        (1.9, "none", numbers(proposed=0), "same", ["decodes plainly"]),
-        (1.9, "ngram", numbers(proposed=0, acceptance_rate=None), "same", ["Nothing was proposed"]),
-        (
-            1.5,
-            "layer-skip",
-            numbers(tokens_per_pass=1.0, acceptance_rate=0.0),
-            "same",
-            ["Nothing was gained: hardly anything proposed was accepted; the difference is noise of this machine."],
-        ),
-        (
-            1.5,
-            "ngram",
-            numbers(tokens_per_pass=1.02, rounds=20, nothing_proposed=18),
-            "same",
-            ["hardly anything was proposed", "In 18 of 20 rounds nothing was proposed."],
-        ),
-        (1.6, "ngram", numbers(rounds=20, nothing_proposed=12), "faster", ["In 12 of 20 rounds nothing was proposed."]),
-        (0.6, "layer-skip", numbers(tokens_per_pass=1.0, acceptance_rate=0.0), "slower", ["Slower", "1.00 tokens"]),
-    ],
-)
-def test_a_speed_up_is_explained(value, proposer, metrics, tone, parts):
-    said, sentence = told(value, proposer, metrics)
-    assert said == tone
-    for part in parts:
-        assert part in sentence
-
-
-def test_rounds_with_nothing_proposed_are_told_where_they_are_most():
-    assert "nothing was proposed" not in told(1.6, "ngram", numbers(rounds=20, nothing_proposed=10))[1]
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "tone"),
-    [(1.01, 3.0, "faster"), (0.99, 3.0, "same"), (0.2, 1.01, "same"), (0.2, 0.99, "slower")],
-)
-def test_a_difference_is_one_when_the_whole_spread_says_so(low, high, tone):
-    assert told(1.5, "ngram", numbers(), low, high)[0] == tone
-
-
-def test_without_a_spread_nothing_is_claimed():
-    said, sentence = explain(Speedup(1.6, ""), numbers(), {"proposer": "ngram"})
-    assert said == "same" and "too few rounds" in sentence
 
 
 def test_drafts_of_a_target():
