@@ -72,7 +72,14 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
             chips = [gr.Button(name, size="sm", min_width=60, elem_classes=["sp-example"]) for name, _ in EXAMPLES]
         with gr.Row(elem_classes=["sp-ask"], equal_height=True):
             with gr.Column(scale=4, min_width=320):
-                prompt = gr.Textbox(EXAMPLES[0][1], label="Prompt", lines=8, max_lines=8, elem_classes=["sp-prompt"])
+                prompt = gr.Textbox(
+                    EXAMPLES[0][1],
+                    label="Prompt",
+                    placeholder="Empty: the model gets an empty message. Type a prompt, or choose an example above.",
+                    lines=8,
+                    max_lines=8,
+                    elem_classes=["sp-prompt"],
+                )
             with gr.Column(scale=1, min_width=230, elem_classes=["sp-actions"]):
                 run = gr.Button("Run", variant="primary", elem_id="sp-run")
                 stop = gr.Button("Stop", variant="secondary", elem_id="sp-stop", interactive=False)

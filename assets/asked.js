@@ -3,16 +3,19 @@
   "use strict";
 
   const COMMON = 3; // prompt, max tokens, seed; after them come the panels' fields, equally many each
+  const NARROW = 760; // px
   const LETTERS = "ABCDEFGH";
   let last = null; // the fields at the last Run
 
   const views = () => [...document.querySelectorAll(".sp-view")];
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-  // Run was pressed: the fields as one string.
+  // Run was pressed: the fields as one string. Where the panels are one below the other, the first comes into sight.
   function asked(fields) {
     last = fields;
     changed(fields);
+    const first = views().find((view) => view.classList.contains("sp-full"));
+    if (first && window.innerWidth <= NARROW) first.scrollIntoView({ block: "start" });
     return JSON.stringify(fields);
   }
 

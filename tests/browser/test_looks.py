@@ -131,6 +131,42 @@ def test_a_panels_choices_follow_its_proposer(replay, visit):
     assert title == "draft smollm2-135m-instruct · k = 8 · greedy"
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_run_brings_the_first_panel_into_sight_where_it_is_below(replay, visit, width):
+    _, address = replay(lambda run: run.play(TEXT, 600, "length"))
+    page = visit(address, width=width, height=844)
+    page.click("#sp-run")
+    wait_state(page, "A", "done")
+    top = page.locator('.sp-view[data-view="A"]').bounding_box()["y"]
+    assert (0 <= top < 120) if width == 390 else page.evaluate("window.scrollY") == 0
+    wait_state(page, "B", "done")
+
+
+def test_a_long_name_ends_before_the_arrow_of_its_field(replay, visit):
+    _, address = replay(lambda run: run.play(TEXT[:30], 600, "length"))
+    page = visit(address, width=390, height=844)
+    panel = page.locator(".sp-panel").first
+    panel.get_by_label("A: who proposes").click()
+    page.get_by_role("option", name="draft model").click()
+    draft = panel.get_by_label("draft model: a name")
+    draft.wait_for(state="visible")
+    end, arrow = draft.evaluate(
+        """(n) => [n.getBoundingClientRect().right - parseFloat(getComputedStyle(n).paddingRight),
+                   n.parentElement.querySelector("svg").getBoundingClientRect().left]"""
+    )
+    assert end <= arrow
+    assert draft.evaluate("(n) => getComputedStyle(n).textOverflow") == "ellipsis"
+
+
+def test_an_empty_prompt_says_so(replay, visit):
+    _, address = replay(lambda run: run.play(TEXT[:30], 600, "length"))
+    page = visit(address)
+    page.locator(".sp-prompt textarea").fill("")
+    assert "Empty: the model gets an empty message" in page.locator(".sp-prompt textarea").get_attribute("placeholder")
+    page.click("#sp-run")
+    wait_state(page, "B", "done")
+
+
 def test_a_value_that_makes_no_sense_is_a_sentence_in_its_panel(replay, visit):
     _, address = replay(lambda run: run.play(TEXT[:30], 600, "length"))
     page = visit(address)
