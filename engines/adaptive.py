@@ -114,10 +114,10 @@ class AdaptiveLength:
         self._time = self._time * 0.97 + self.costs.round(len(confidences))
 
     def keep(self, confidences: Sequence[float | None], parents: Sequence[int]) -> list[int]:
-        """Which tokens of a tree are worth judging: those for which what they add, less what their rows cost at the rate
+        """The tokens of a tree that are worth judging: what they add, less what their rows cost at the rate that is
 
-        that is reached anyway, is at its most. The tree is there already, so its drafting counts no more. Tokens of a tree are determined, so
-        leaving some out is no bias.
+        reached anyway, is at its most. The tree is there already, so its drafting counts no more. Tokens of a tree are
+        determined, so leaving some out is no bias.
         """
         reach = self._reach(confidences, parents)
         order = sorted(range(len(parents)), key=lambda i: (-reach[i], i))

@@ -14,9 +14,10 @@ import torch
 from . import __version__, cost, heads
 from .adaptive import AdaptiveLength, FixedLength
 from .catalogue import resolve
-from .decode import Job
+from .decode import Job, decode
 from .errors import UserError
 from .events import Start
+from .layer_search import Found, Search, known
 from .model.head import Head
 from .model.head_load import load_head
 from .model.load import load
@@ -142,9 +143,15 @@ class Models:
             loaded.pass_seconds = cost.measure_step(steps) / k
         return loaded.pass_seconds / target.pass_seconds
 
+    @staticmethod
+    def _skip(settings: RunSettings, target: Loaded) -> tuple[int, ...]:
+        """The layers named, else those that a search found on this machine, else none: the proposer's own choice."""
+        best = None if settings.skip_layers else known(target.name)
+        return best.skip if best is not None else settings.skip_layers
+
     def _skip_cost(self, target: Loaded, settings: RunSettings) -> float:
         session = target.decoder.session(min(64, target.decoder.context))
-        layers = LayerSkipProposer(session, settings.skip_layers, settings.sampling).layers
+        layers = LayerSkipProposer(session, self._skip(settings, target), settings.sampling).layers
         if layers not in target.skip_cost:
             sync = _sync_of(target.decoder)
 
@@ -155,6 +162,27 @@ class Models:
 
             target.skip_cost[layers] = cost.measure_step(step) / target.pass_seconds
         return target.skip_cost[layers]
+
+    def search_layers(
+        self,
+        settings: RunSettings,
+        prompt: str,
+        seconds: float,
+        say: Say,
+        progress: Callable[[Found], None] = lambda found: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Found:
+        """Search the layers to skip on the target's own greedy answer to `prompt` (see `layer_search`)."""
+        target = self.get(settings.target, settings.dtype, settings.device, say)
+        costs = self.costs(settings.plain(), say)
+        say("searching", "Writing the text to search on.")
+        job = self.job(settings.plain().replace(sampling=Sampling()), prompt, say, stopped)
+        done = list(decode(job))[-1]
+        ids = [*job.start.prompt_ids, *done.ids]
+        if len(done.ids) < 16:
+            raise UserError(f"The answer has only {len(done.ids)} tokens: too few to search on. Give another prompt.")
+        session = target.decoder.session(min(target.decoder.context, 2 * len(ids)))
+        return Search(session, ids, costs, _sync_of(target.decoder)).run(seconds, progress, stopped)
 
     def job(
         self,
@@ -232,7 +260,7 @@ class Models:
         if settings.proposer == "ngram":
             return None, NgramProposer(settings.ngram_min, settings.ngram_max)
         if settings.proposer == "layer-skip":
-            return None, LayerSkipProposer(session, settings.skip_layers, own)
+            return None, LayerSkipProposer(session, self._skip(settings, target), own)
         trees = session.trees
         if settings.proposer == "eagle":
             head = self.trained(settings, target, "eagle", say)

@@ -65,7 +65,7 @@ def act(args: argparse.Namespace) -> int:
         Path(args.store).expanduser() if args.store else None, args.layers, args.vocab, recipe, args.epochs, args.rows,
         args.seed, resume=args.resume,
     )  # fmt: skip
-    with _stoppable() as stopped:
+    with stoppable() as stopped:
         begun = time.monotonic()
         done = Job(order, _say, lambda report: _say(_words(report, time.monotonic() - begun)), stopped).run()
     if not done:
@@ -88,7 +88,7 @@ def _words(report: Any, seconds: float) -> str:
 
 
 @contextmanager
-def _stoppable() -> Iterator[Any]:
+def stoppable() -> Iterator[Any]:
     """Ctrl-C stops at the next step and saves; a second one ends the program."""
     hit = False
 

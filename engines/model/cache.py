@@ -128,6 +128,32 @@ class Cache:
         slots = self.data[:, :, :, :, length + done : end].unbind(0)
         return self._plan(new, turns, kinds, slots, None)
 
+    def plan_beside(self, length: int, positions: Sequence[int]) -> Plan:
+        """For rows that stand beside a text of `length` positions: row i at positions[i] sees the text before that
+
+        position, and itself. So one pass asks, at many places at once, what would follow there.
+        """
+        new, end = len(positions), length + len(positions)
+        at = torch.tensor(positions, device=self.device)
+        turns = tuple(table.upto(max(end, max(positions) + 1))[at] for table in self.turns)
+        hidden = torch.ones(new, end, dtype=torch.bool, device=self.device)
+        seen = torch.arange(length, device=self.device)
+        kinds = []
+        for there, width in ((self.kinds[0], None), (self.kinds[1], self.config.window)):
+            if not there:
+                kinds.append(None)
+                continue
+            hidden[:, :length] = seen >= at[:, None]
+            if width is not None:
+                hidden[:, :length] |= seen <= at[:, None] - width
+            hidden[:, length:] = ~torch.eye(new, dtype=torch.bool, device=self.device)
+            mask = torch.zeros(hidden.shape, dtype=self.data.dtype, device=self.device)
+            mask = mask.masked_fill_(hidden, -torch.inf)[None].repeat(1, self.group, 1).unsqueeze(1)
+            data = self.data[:, :, :, :, :end]
+            kinds.append((data[:, 0].unbind(0), data[:, 1].unbind(0), mask))
+        slots = self.data[:, :, :, :, length:end].unbind(0)
+        return self._plan(new, turns, kinds, slots, None)
+
     def move(self, length: int, rows: Sequence[int]) -> None:
         """Bring what lies at length + rows[i] to length + i (rows ascending), in all layers."""
         moved = [i for i, row in enumerate(rows) if i != row]

@@ -248,6 +248,23 @@ class DecoderSession:
             return torch.empty(0, self.vocab_size, device=d.device)
         return out[0] if len(out) == 1 else torch.cat(out)
 
+    @torch.inference_mode()
+    def beside(self, ids: Sequence[int], positions: Sequence[int], layers: Sequence[int]) -> torch.Tensor:
+        """Logits [n, V] of each of `ids` at its position, behind the text before it, through some of the layers only:
+
+        what layer skip would draft there. The text itself stays as it is.
+        """
+        d, out = self._decoder, []
+        step = min(d.chunk(self.length), self.capacity - self.length)
+        if step < 1:
+            raise too_long(d.name, self.length + 1, self.capacity, d.context)
+        d.check_layers(layers)
+        for i in range(0, len(ids), step):
+            plan = self._cache.plan_beside(self.length, positions[i : i + step])
+            part = torch.as_tensor(ids[i : i + step], dtype=torch.long, device=d.device)
+            out.append(d.logits(d.run_layers(d.embed(part), plan, layers)))
+        return torch.cat(out)
+
     def rollback(self, length: int) -> None:
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot roll back from {self.length} to {length}")
