@@ -60,8 +60,8 @@ class Found:
         if self.pays:
             return f"Layer skip pays here: {what}, and k = {b.k} should bring {b.speedup:.2f} times plain decoding."
         return (
-            f"No subset of layers pays here: the best of {self.tried} tried would reach {b.speedup:.2f} times plain decoding "
-            f"({what}). Another proposer will do better."
+            f"No subset of layers pays here: the best of {self.tried} tried would reach {b.speedup:.2f} times plain "
+            f"decoding ({what}). Another proposer will do better."
         )
 
 

@@ -24,6 +24,7 @@ from engines.training.save import save_head
 from engines.training.selftalk import Plan, SelfTalk, Turns, openings
 from engines.training.start import Target, begin, shape_for
 from engines.training.store import ANSWER, TEMPLATE, USER, Store
+from engines.training.table import save_table
 from engines.training.texts import read_files, read_texts
 from engines.training.trainer import Recipe, Trainer
 
@@ -187,6 +188,27 @@ def test_a_persons_text_is_read(decoder, tmp_path):
 def test_openings_are_plain_lines():
     assert len(openings()) > 150 and len(set(openings())) == len(openings())
     assert Turns.of(Chat(size=VOCAB)) == Turns((0,), (2, 1))
+
+
+def test_the_table_of_successors(store, tmp_path, monkeypatch):
+    from engines import heads
+
+    count = save_table(store, tmp_path / "tiny-table")
+    monkeypatch.setattr(heads, "SHIPPED", tmp_path)
+    heads.recycling.cache_clear()
+    table = heads.recycling("tiny")
+    heads.recycling.cache_clear()
+    a = store.arrays()
+    assert len(table) == count > 40
+    token = int(np.bincount(a["ids"]).argmax())
+    at = np.flatnonzero(a["ids"] == token)
+    share: dict[int, float] = {}
+    for ids, p in zip(a["top_ids"][at].tolist(), a["top_p"][at].tolist(), strict=True):
+        for i, x in zip(ids, p, strict=True):
+            share[i] = share.get(i, 0) + x / len(at)
+    best = max(share, key=share.get)
+    assert table[token][0][0] == best and table[token][0][1] == pytest.approx(share[best], abs=0.01)
+    assert heads.recycling("../tiny") == {} == heads.recycling("none")
 
 
 # -- learning ---------------------------------------------------------------------------------------------------

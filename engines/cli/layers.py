@@ -22,9 +22,7 @@ def add_parser(commands) -> None:
     source.add_argument("--prompt-file", metavar="F", help="a UTF-8 file; - reads standard input")
     parser.add_argument("--raw", action="store_true", help="leave the model's chat template out")
     parser.add_argument("--target", metavar="T", default=RunSettings().target, help="(default: %(default)s)")
-    parser.add_argument(
-        "--max-new-tokens", type=int, default=192, metavar="N", help="length of the text (default: 192)"
-    )
+    parser.add_argument("--max-new-tokens", type=int, default=192, metavar="N", help="tokens of text (default: 192)")
     parser.add_argument("--budget", type=float, default=120.0, metavar="S", help="seconds to search (default: 120)")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--device", default="auto")

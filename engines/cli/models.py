@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from .. import catalogue
+from .. import catalogue, heads
 from . import terminal
 
 
@@ -27,10 +27,16 @@ def act(args: argparse.Namespace) -> int:
         progress.clear()
         print(folder)
         return 0
-    rows = catalogue.table()
-    print(
-        json.dumps({"folder": str(catalogue.home()), "models": rows}, ensure_ascii=False) if args.json else table(rows)
-    )
+    rows, trained = catalogue.table(), [{**row, "folder": str(row["folder"])} for row in heads.table()]
+    if args.json:
+        whole = {"folder": str(catalogue.home()), "models": rows, "heads": trained}
+        print(json.dumps(whole, ensure_ascii=False))
+        return 0
+    print(table(rows))
+    if trained:
+        print("\nTrained heads (--proposer eagle) and drafts (--proposer draft), named with --draft:")
+        for row in trained:
+            print(f"  {row['name']} ({'head' if row['kind'] == 'eagle' else 'draft'} for {row['target']})")
     return 0
 
 

@@ -24,7 +24,11 @@ def add_parser(commands) -> None:
         epilog="Example: python -m engines train head --target smollm2-135m-instruct --self 200000 --out my-head, and "
         "then: python -m engines run --proposer eagle --draft my-head --prompt ...",
     )
-    parser.add_argument("kind", choices=("head", "draft"), help="a head reads the target's features, a draft tokens")
+    parser.add_argument(
+        "kind",
+        choices=("head", "draft", "table"),
+        help="a head reads the target's features, a draft tokens; a table is what token recycling may start from",
+    )
     parser.add_argument("--target", metavar="T", default=RunSettings().target, help="(default: %(default)s)")
     parser.add_argument("--out", metavar="DIR", required=True, help="where it is written, with what --resume needs")
     data = parser.add_argument_group("data")
@@ -59,6 +63,8 @@ def act(args: argparse.Namespace) -> int:
     from ..training.job import Job, Order
     from ..training.trainer import Recipe
 
+    if args.kind == "table":
+        return _table(args)
     recipe = Recipe(args.steps, args.batch, args.rate, steps_ahead=args.steps_ahead, seed=args.seed)
     order = Order(
         args.kind, args.target, Path(args.out).expanduser(), tuple(args.data), args.tokens,
@@ -71,6 +77,19 @@ def act(args: argparse.Namespace) -> int:
     if not done:
         _say("Stopped. The same command with --resume goes on from here.")
         return 130
+    return 0
+
+
+def _table(args: argparse.Namespace) -> int:
+    """From training data that is there already: the target's successors of each token."""
+    from ..training.store import Store
+    from ..training.table import save_table
+
+    if not args.store:
+        raise UserError("train table needs --store DIR: the training data of an earlier `train head` or `train draft`.")
+    out = Path(args.out).expanduser()
+    count = save_table(Store(Path(args.store).expanduser()), out)
+    _say(f"Successors of {count:,} tokens, written to {out}.")
     return 0
 
 
