@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engines import heads
 from engines.catalogue import Entry, entries, find
 
 
@@ -16,6 +17,8 @@ def drafts_for(target: str) -> list[tuple[str, str]]:
         smaller = [e for e in entries() if e.family == own.family and e.bytes < own.bytes]
         for entry in sorted(smaller, key=lambda e: (e.id != own.draft, e.bytes)):
             out.append((_label(entry), entry.id))
+    trained = [row for row in heads.table() if row["kind"] == "draft" and row["target"] == target]
+    out += [(f"{row['name']} (trained for this target)", row["name"]) for row in trained]
     out.append(("the target itself (accepts nearly all, gains nothing)", target))
     return out
 

@@ -15,12 +15,14 @@ from .token_view import TokenView
 from .words import PROPOSER_NAMES, ranges
 
 # In the order in which a newcomer meets them.
-PROPOSER_CHOICES = [(PROPOSER_NAMES[p], p) for p in ("ngram", "layer-skip", "draft", "none")]
+PROPOSER_CHOICES = [(PROPOSER_NAMES[p], p) for p in PROPOSER_NAMES if p != "none"]
+PROPOSER_CHOICES.append((PROPOSER_NAMES["none"], "none"))
+TREES = ("eagle", "suffix", "recycle", "auto")  # who may propose a tree
 VERIFY_CHOICES = [("token by token", "token"), ("by block", "block")]
 MOST_LAYERS = 1000  # more than any model has
 FIELDS = (
     "proposer", "draft", "k", "temperature", "adaptive", "verify", "top_k", "top_p", "min_p", "repetition_penalty",
-    "ngram_min", "ngram_max", "skip_layers",
+    "ngram_min", "ngram_max", "skip_layers", "branch",
 )  # fmt: skip
 
 
@@ -57,6 +59,7 @@ def settings_from(values: Sequence[Any], shared: dict[str, Any]) -> RunSettings:
         ngram_min=whole("shortest match", form["ngram_min"]),
         ngram_max=whole("longest match", form["ngram_max"]),
         skip_layers=_layers(form["skip_layers"]) if proposer == "layer-skip" else (),
+        branch=whole("branches", form["branch"]) if proposer in TREES else 0,
         **shared,
     )
 
@@ -129,6 +132,14 @@ def build_panel(letter: str, start: RunSettings, drafts: Sequence[tuple[str, str
                 placeholder="for example 10-14; empty: the default choice",
                 visible=start.proposer == "layer-skip",
             )
+            branch = gr.Number(
+                start.branch,
+                label="branches of a tree (1: a chain; 0: as the proposer does)",
+                minimum=0,
+                maximum=16,
+                precision=0,
+                visible=start.proposer in TREES,
+            )
             with gr.Row():
                 top_k = gr.Number(start.sampling.top_k, label="top-k (0: off)", minimum=0, precision=0, min_width=100)
                 top_p = gr.Number(
@@ -150,14 +161,15 @@ def build_panel(letter: str, start: RunSettings, drafts: Sequence[tuple[str, str
             gr.update(visible=p == "draft"),
             gr.update(visible=p == "ngram"),
             gr.update(visible=p == "layer-skip"),
+            gr.update(visible=p in TREES),
             gr.update(interactive=p != "none"),
         ),
         proposer,
-        [draft, ngram, skip_layers, k],
+        [draft, ngram, skip_layers, branch, k],
         show_progress="hidden",
         queue=False,
         api_visibility="private",
     )
     chosen = [proposer, draft, k, temperature, adaptive, verify, top_k, top_p, min_p, penalty]
-    inputs = [*chosen, ngram_min, ngram_max, skip_layers]  # the order of FIELDS
+    inputs = [*chosen, ngram_min, ngram_max, skip_layers, branch]  # the order of FIELDS
     return Panel(letter, inputs, view)

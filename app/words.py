@@ -9,6 +9,10 @@ from engines.settings import RunSettings, Sampling
 PROPOSER_NAMES = {
     "none": "none (plain decoding)",
     "ngram": "n-gram lookup",
+    "suffix": "suffix lookup",
+    "recycle": "token recycling",
+    "eagle": "trained head (EAGLE)",
+    "auto": "auto: the best each round",
     "draft": "draft model",
     "layer-skip": "layer skip",
 }
@@ -22,6 +26,7 @@ LABELS = {
     "skip-layers": "layers to skip",
     "verify": "verification",
     "proposer": "who proposes",
+    "branch": "branches of a tree",
 }
 
 
@@ -48,8 +53,10 @@ def _speculation(settings: RunSettings) -> list[str]:
     elif settings.proposer == "layer-skip" and settings.skip_layers:
         name += f" without layers {ranges(settings.skip_layers)}"
     parts = [name, f"k up to {settings.k}, adaptive" if settings.adaptive else f"k = {settings.k}"]
-    if settings.branch > 1:
-        parts.append(f"a tree of up to {settings.branch} branches")
+    if settings.proposer == "auto":
+        parts = [name, f"k up to {settings.k}"]
+    if settings.branch > 1 or (settings.proposer == "recycle" and settings.branch == 0):
+        parts.append(f"a tree, up to {settings.branch or 4} branches")
     elif settings.verify == "block":
         parts.append("block verification")
     return parts

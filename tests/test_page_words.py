@@ -6,10 +6,10 @@ import pytest
 
 from app.catalogue_choices import drafts_for
 from app.page import _panels
-from app.panel import FIELDS, settings_from
+from app.panel import FIELDS, PROPOSER_CHOICES, settings_from
 from app.words import by_label, in_words, ranges
 from engines.errors import UserError
-from engines.settings import RunSettings, Sampling
+from engines.settings import PROPOSERS, RunSettings, Sampling
 
 TYPED = {
     "proposer": "ngram",
@@ -25,6 +25,7 @@ TYPED = {
     "ngram_min": 1,
     "ngram_max": 4,
     "skip_layers": "",
+    "branch": 3,
 }
 SHARED = {"target": "smollm2-135m-instruct", "max_new_tokens": 64, "seed": 3}
 
@@ -37,6 +38,12 @@ def read(**changes):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        (
+            RunSettings(proposer="eagle", k=5, branch=3),
+            "trained head (EAGLE) · k = 5 · a tree, up to 3 branches · greedy",
+        ),
+        (RunSettings(proposer="recycle"), "token recycling · k = 4 · a tree, up to 4 branches · greedy"),
+        (RunSettings(proposer="auto", k=8), "auto: the best each round · k up to 8 · greedy"),
         (RunSettings(), "plain decoding · greedy"),
         (RunSettings(proposer="ngram", k=8), "n-gram lookup (1 to 4) · k = 8 · greedy"),
         (
@@ -126,3 +133,14 @@ def test_drafts_of_a_target():
         "qwen2.5-coder-1.5b-instruct",
     ]
     assert [name for _, name in drafts_for("/some/folder")] == ["/some/folder"]
+
+
+def test_branches_belong_to_those_who_make_trees():
+    assert read(proposer="eagle").branch == 3 == read(proposer="auto").branch
+    assert read(proposer="ngram").branch == 0 == read(proposer="none").branch
+    with pytest.raises(UserError, match="branches"):
+        read(proposer="eagle", branch=2.5)
+
+
+def test_every_proposer_has_a_name_and_a_place():
+    assert {value for _, value in PROPOSER_CHOICES} == set(PROPOSERS)
