@@ -85,7 +85,10 @@ class HeadSession:
         """
         done = len(self._parents)
         self._parents += parents
-        plan = self._cache.plan_tree(self.length, self._parents, done)
+        if self._parents == list(range(-1, len(self._parents) - 1)):  # a chain needs no mask of its own
+            plan = self._cache.plan([self.length + done], len(ids))
+        else:
+            plan = self._cache.plan_tree(self.length, self._parents, done)
         return self._run(ids, states, plan)
 
     def _run(self, ids: Sequence[int], g: torch.Tensor, plan) -> torch.Tensor:

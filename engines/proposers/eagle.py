@@ -56,6 +56,8 @@ class EagleProposer:
             self.own.rollback(known)
 
     def _chain(self, state: torch.Tensor, ids: Sequence[int], k: int, go_on, chance) -> Proposal:
+        if self.sampling.greedy and self.sampling.repetition_penalty == 1:
+            return self._greedy_chain(state, k, go_on)
         count = 0
 
         def step(feed: Sequence[int]) -> torch.Tensor:
@@ -66,6 +68,18 @@ class EagleProposer:
             return self._wide(self.head.logits(state))
 
         return draft_tokens(step, [], ids, k, self.sampling, go_on, chance)
+
+    def _greedy_chain(self, state: torch.Tensor, k: int, go_on) -> Proposal:
+        """As `draft_tokens` does it, over the head's few tokens alone."""
+        out = Proposal()
+        while len(out.ids) < k and (not out.ids or go_on(out.confidence)):
+            if out.ids:
+                state = self.own.guess(out.ids[-1:], state, [len(out.ids) - 2])
+            p, at = self.head.logits(state)[0].softmax(-1).max(-1)
+            out.ids.append(int(self.head.ids[at]))
+            out.confidence.append(float(p))
+            out.sources.append(None)
+        return out
 
     def _wide(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits over the head's few tokens -> over all of the target's [1, V]."""
