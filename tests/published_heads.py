@@ -64,12 +64,12 @@ CASES = {
     ),
     "eagle3-qwen3": Case(
         "eagle3", "qwen3", EAGLE3_TAPS, {"target_hidden_size": HIDDEN}, hidden=24, own_embedding=True, heads=3,
-        kv_heads=3,
+        kv_heads=3, qk_norm=True,
     ),
     "eagle3-gemma": Case(
         "eagle3", "gemma", (1, 4, 6), {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 3, 5]}}, small=False,
     ),
-    "eagle3-shared": Case("eagle3", "llama", EAGLE3_TAPS, small=False, out=False, bias=("q", "k", "v", "o")),
+    "eagle3-shared": Case("eagle3", "llama", EAGLE3_TAPS, small=False, out=False, bias=("q", "v", "o")),
     "spec3-llama": Case(
         "spec3", "llama", (1, 5, 7),
         {"norm_before_residual": True, "eagle_aux_hidden_state_layer_ids": [1, 5, 7], "norm_before_fc": False},

@@ -188,7 +188,7 @@ class _Tensors:
         q, k, v, o, gate, up, down = (at + p for p in _PRODUCTS)
         queries, kv = c.heads * c.head_dim, c.kv_heads * c.head_dim
         qk_norm = None
-        if c.qk_norm:
+        if c.qk_norm or self.has(f"{at}self_attn.q_norm.weight"):
             parts = (("self_attn.q_norm", c.heads), ("self_attn.k_norm", c.kv_heads))
             qk_norm = torch.cat([self.norm(at + n, c.head_dim, heads) for n, heads in parts])
         return Layer(
