@@ -13,7 +13,7 @@ from typing import Any
 import gradio as gr
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-SCRIPTS = ("fold.js", "tokens.js", "tooltip.js", "copy.js", "panel.js", "asked.js", "status.js")
+SCRIPTS = ("fold.js", "tokens.js", "tooltip.js", "tree.js", "copy.js", "panel.js", "asked.js", "status.js")
 
 
 def head() -> str:

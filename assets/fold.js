@@ -57,6 +57,7 @@
           parent: tree ? t.parent : null, node: tree ? i : null, proposed: t, judged: null,
         });
       });
+      if (tokens.length && tokens[0].node !== null) for (const token of tokens) remember(token, tokens);
       this.rounds.push({
         number: event.round, tokens, seconds: { propose: event.seconds }, rows: tokens.length + 1,
         note: event.note ?? null,
@@ -81,10 +82,12 @@
         }
       }
       if (v.extra) {
-        kept.push({
+        const extra = {
           id: v.extra.id, text: v.extra.text, state: v.extra.kind, round: v.round, position: v.accepted,
           parent: null, node: null, proposed: null, judged: null, extra: v.extra,
-        });
+        };
+        if (round.tokens.length && round.tokens[0].tree) remember(extra, round.tokens[0].tree);
+        kept.push(extra);
       }
       round.tokens = kept;
       round.seconds = v.seconds;
@@ -189,6 +192,11 @@
         tokens_per_second: ratio(emitted, sum(PHASES.map((p) => seconds[p])) - seconds.prefill),
       };
     }
+  }
+
+  // Each token of a tree knows the whole of it; not as one of its fields, which are plain data.
+  function remember(token, tree) {
+    Object.defineProperty(token, "tree", { value: tree });
   }
 
   function upTo(tokens, keep) {

@@ -39,6 +39,8 @@
       const refused = REFUSED.has(token.state);
       let last = refused ? refusedLast : keptLast;
       if (refused && last && last.tokens[0].round !== token.round) last = null;
+      // In a tree a refused token follows its parent, which need not be the one drawn before it.
+      if (refused && last && token.node !== null && last.tokens[last.tokens.length - 1].node !== token.parent) last = null;
       if (last && last.text === "" && !whole(last) && mayComplete(token.text) && !specialText(token)) {
         // Bytes of a character wait for the rest of it.
         last.tokens.push(token);
@@ -168,7 +170,8 @@
   }
 
   function own(node, token) {
-    node.dataset.token = token.round + "." + token.position + (EMITTED.has(token.state) ? "" : "p");
+    const emitted = EMITTED.has(token.state);
+    node.dataset.token = token.round + "." + (emitted ? token.position : (token.node ?? token.position) + "p");
     node.spToken = token;
   }
 

@@ -168,6 +168,7 @@
         list.append(dt, dd);
       }
       this.box.replaceChildren(head, state, list);
+      if (token.tree) this.box.append(root.SpecPlay.treeNode(token.tree, token));
       this.box.hidden = false;
       this._place(node);
     }

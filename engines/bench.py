@@ -27,6 +27,7 @@ MAY_DIFFER = frozenset(
         "k",
         "adaptive",
         "branch",
+        "remember",
         "verify",
         "draft_sampling",
         "skip_layers",
@@ -189,9 +190,12 @@ def _margin_at(plain_events: Sequence[Event], at: int) -> float | None:
 def predicted_speedup(run: Fold, costs: Costs) -> float | None:
     """What the formula says for this run's proposal lengths: acceptance taken as i.i.d. at the measured rate, costs
 
-    as measured at load, sampling and the rest as this run spent on them.
+    as measured at load, sampling and the rest as this run spent on them. None where the formula says nothing: of trees,
+    and of a mixture of proposers.
     """
     metrics = run.metrics()
+    if run.start is not None and run.start.proposer == "auto" or any(t.node is not None for t in run.tokens()):
+        return None
     if metrics.acceptance_rate is None or not costs.pass_seconds:
         return None
     aside = (metrics.seconds["sample"] + metrics.seconds["other"]) / metrics.rounds / costs.pass_seconds

@@ -69,7 +69,7 @@ def act(args: argparse.Namespace) -> int:
 
 def _fitting(settings: RunSettings) -> None:
     """Raises UserError for an option that the proposer would silently pay no heed to."""
-    if settings.draft and settings.proposer not in ("draft", "eagle"):
+    if settings.draft and settings.proposer not in ("draft", "eagle", "auto"):
         raise UserError("--draft needs a proposer that uses it: add --proposer draft (or eagle, for a trained head).")
     if settings.skip_layers and settings.proposer != "layer-skip":
         raise UserError("--skip-layers needs the proposer that uses it: add --proposer layer-skip.")

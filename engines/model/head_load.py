@@ -131,7 +131,7 @@ def load_head(folder: str | Path, target: Any, name: str | None = None) -> Head 
         raise UserError(f"{folder / 'config.json'} is incomplete ({error!r}); get the folder again.") from None
     H = shape["hidden"]
     out = reader.kernel(["out"], [shape["vocab"]], H)
-    ids = reader.weights.read("vocabulary", (shape["vocab"],)).long().to(target.device)
+    ids = reader.weights.read("vocabulary", (shape["vocab"],), whole=True).long().to(target.device)
     if not bool(((ids >= 0) & (ids < target.vocab_size)).all()):
         raise UserError(f"{folder} is damaged: it names tokens that {target.name} does not have. Get it again.")
     total = sum(k.bytes for x in layers for k in (x.qkv, x.out, x.gate_up, x.down)) + out.bytes

@@ -163,8 +163,8 @@ class _Tensors:
     def has(self, name: str) -> bool:
         return name in self._stored
 
-    def read(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        return self.weights.read(self._stored.get(name, name), shape)
+    def read(self, name: str, shape: tuple[int, ...], whole: bool = False) -> torch.Tensor:
+        return self.weights.read(self._stored.get(name, name), shape, whole=whole)
 
     def product(self, rows: dict[str, int], columns: int, turned: int = 0) -> linear.Kernel:
         """The product of the stacked weights; the rows of the first `turned` ones are brought side by side."""
@@ -269,10 +269,10 @@ def _ids(tensors: _Tensors, card: dict[str, Any]) -> torch.Tensor:
         raise UserError(f"config.json says draft_vocab_size = {rows!r}, which must be a whole number.")
     ids = torch.arange(rows)
     if tensors.has("d2t") or rows != vocab:
-        ids = ids + tensors.read("d2t", (rows,)).long()
+        ids = ids + tensors.read("d2t", (rows,), whole=True).long()
     good = bool(((ids >= 0) & (ids < vocab)).all()) and len(ids.unique()) == rows
     if good and tensors.has("t2d"):
-        chosen = tensors.read("t2d", (vocab,)).bool()
+        chosen = tensors.read("t2d", (vocab,), whole=True).bool()
         good = not bool(chosen.any()) or (int(chosen.sum()) == rows and bool(chosen[ids].all()))
     if not good:
         raise UserError(

@@ -67,16 +67,19 @@ class Weights:
             raise UserError(f"The weights in {self.folder} lack the tensor {name}; they are not those of config.json.")
         return self._where[name]
 
-    def read(self, name: str, shape: tuple[int, ...], scratch: Scratch | None = None) -> torch.Tensor:
+    def read(
+        self, name: str, shape: tuple[int, ...], scratch: Scratch | None = None, whole: bool = False
+    ) -> torch.Tensor:
         """The tensor in its stored type. Raises UserError if it is missing or not of `shape`.
 
-        With `scratch` it lies there under its own last name, until the next tensor of that name is read.
+        `whole`: whole numbers (or truth values) are wanted, where otherwise none will do. With `scratch` it lies there
+        under its own last name, until the next tensor of that name is read.
         """
         path, entry, start = self._entry(name)
         found = tuple(entry["shape"])
         if found != shape:
             raise UserError(f"The tensor {name} has shape {list(found)}, but config.json asks for {list(shape)}.")
-        if entry["dtype"] not in _TYPES:
+        if entry["dtype"] not in _TYPES or _TYPES[entry["dtype"]].is_floating_point == whole:
             raise UserError(f"The tensor {name} is stored as {entry['dtype']}, which is not supported here.")
         begin, end = entry["data_offsets"]
         dtype = _TYPES[entry["dtype"]]
