@@ -67,9 +67,13 @@ class Models:
             decoder = load(folder, dtype, device, progress=lambda fraction, message: say("loading", message, fraction))
             self._loaded[key] = Loaded(name, decoder, load_tokenizer(folder))
             _warm_up(decoder)
-            while len(self._loaded) > KEEP:
-                self._loaded.popitem(last=False)
+        return self._used(key)
+
+    def _used(self, key: tuple[str, ...]) -> Loaded:
+        """The model, marked as used last; those unused for longest make room."""
         self._loaded.move_to_end(key)
+        while len(self._loaded) > KEEP:
+            self._loaded.popitem(last=False)
         return self._loaded[key]
 
     def trained(self, settings: RunSettings, target: Loaded, kind: str, say: Say) -> Loaded:
@@ -83,10 +87,7 @@ class Models:
                 raise UserError(f"{folder.name} is not what --proposer {kind} needs: the other of a head and a draft.")
             decoder = made.layers if kind == "eagle" else made
             self._loaded[key] = Loaded(folder.name, decoder, target.tokenizer, head=made if kind == "eagle" else None)
-            while len(self._loaded) > KEEP:
-                self._loaded.popitem(last=False)
-        self._loaded.move_to_end(key)
-        return self._loaded[key]
+        return self._used(key)
 
     def draft(self, settings: RunSettings, target: Loaded, say: Say) -> Loaded:
         """The draft model that `settings` name: a trained one, or any other model."""

@@ -89,13 +89,24 @@ def test_a_tree_of_continuations():
 
 def test_earlier_outputs_are_looked_in_only_when_asked_to():
     memory = Memory()
-    memory.add([4, 5, 6, 7, 8])
+    memory.begin([4, 5, 6, 7, 8])
     out = ask(SuffixProposer(memory=memory), [1, 4, 5], k=2)
     assert out.ids == [6, 7] and out.sources == [None, None]
     assert ask(SuffixProposer(), [1, 4, 5], k=2).ids == []
     for i in range(20):
-        memory.add([i] * 10_000)
+        memory.begin([i] * 10_000)
     assert sum(map(len, memory.texts)) <= memory.most
+
+
+def test_a_run_is_remembered_by_the_next():
+    """What one run wrote, and not its prompt, is what the next one may look things up in."""
+    memory, session = Memory(), TableSession(vocab_size=6, seed=2, order=1)
+    first = list(decode(job(session, SuffixProposer(memory=memory), k=4, max_new_tokens=40)))[-1].ids
+    (said,) = memory.texts
+    assert len(said) > 30 and said == first[: len(said)]
+    proposer = SuffixProposer(memory=memory)
+    proposer.start([5, *said[:2]])
+    assert proposer.propose([5, *said[:2]], 1, yes, None).ids
 
 
 def test_what_was_refused_is_never_indexed():

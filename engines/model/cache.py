@@ -121,8 +121,7 @@ class Cache:
             if width is not None:
                 hidden[:, : length - start] = seen <= at[:, None] - width
                 hidden[:, length - start :] |= every <= at[:, None] - width
-            mask = torch.zeros(hidden.shape, dtype=self.data.dtype, device=self.device)
-            mask = mask.masked_fill_(hidden, -torch.inf)[None].repeat(1, self.group, 1).unsqueeze(1)
+            mask = self._additive(hidden[None])
             data = self.data[:, :, :, :, start:end]
             kinds.append((data[:, 0].unbind(0), data[:, 1].unbind(0), mask))
         slots = self.data[:, :, :, :, length + done : end].unbind(0)
@@ -147,8 +146,7 @@ class Cache:
             if width is not None:
                 hidden[:, :length] |= seen <= at[:, None] - width
             hidden[:, length:] = ~torch.eye(new, dtype=torch.bool, device=self.device)
-            mask = torch.zeros(hidden.shape, dtype=self.data.dtype, device=self.device)
-            mask = mask.masked_fill_(hidden, -torch.inf)[None].repeat(1, self.group, 1).unsqueeze(1)
+            mask = self._additive(hidden[None])
             data = self.data[:, :, :, :, :end]
             kinds.append((data[:, 0].unbind(0), data[:, 1].unbind(0), mask))
         slots = self.data[:, :, :, :, length:end].unbind(0)
@@ -183,5 +181,9 @@ class Cache:
         hidden = seen > at
         if window is not None:
             hidden |= seen <= at - window
+        return self._additive(hidden)
+
+    def _additive(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Hidden or not [b, n, T] -> the mask that attention adds, [b, 1, group * n, T]: 0 or -inf."""
         mask = torch.zeros(hidden.shape, dtype=self.data.dtype, device=self.device).masked_fill_(hidden, -torch.inf)
         return mask.repeat(1, self.group, 1).unsqueeze(1)

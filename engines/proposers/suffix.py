@@ -26,10 +26,12 @@ class Memory:
     texts: list[list[int]] = field(default_factory=list)
     most: int = 50_000  # tokens in all
 
-    def add(self, ids: Sequence[int]) -> None:
+    def begin(self, ids: Sequence[int] = ()) -> list[int]:
+        """A new text, which its run adds to as it goes; the oldest make room."""
         self.texts.append(list(ids))
         while sum(map(len, self.texts)) > self.most and len(self.texts) > 1:
             self.texts.pop(0)
+        return self.texts[-1]
 
 
 class SuffixProposer:
@@ -45,7 +47,8 @@ class SuffixProposer:
         self.branch, self.memory = (branch if trees else 1), memory
         self._texts: list[Sequence[int]] = []
         self._places: dict[tuple[int, int], list[tuple[int, int]]] = {}  # pair -> (text, position after it)
-        self._indexed = 0
+        self._indexed = self._prompt = 0
+        self._said: list[int] | None = None
 
     def start(self, ids: Sequence[int]) -> None:
         self._texts, self._places = [], {}
@@ -54,6 +57,8 @@ class SuffixProposer:
             self._take(len(self._texts) - 1, 2, len(text))
         self._texts.append(list(ids))
         self._indexed = 2
+        self._prompt = len(ids)
+        self._said = self.memory.begin() if self.memory else None
 
     def _take(self, text: int, begin: int, end: int) -> None:
         """Every pair that ends at begin .. end - 1 and has a successor there."""
@@ -64,6 +69,8 @@ class SuffixProposer:
     def propose(self, ids: Sequence[int], k: int, go_on, chance) -> Proposal:
         own = self._texts[-1]
         own[len(own) :] = ids[len(own) :]
+        if self._said is not None:
+            self._said += own[self._prompt + len(self._said) :]
         self._take(len(self._texts) - 1, self._indexed, len(own))
         self._indexed = max(self._indexed, len(own))
         if len(own) < 2:
