@@ -17,6 +17,13 @@ from .decoder import Decoder
 from .linear import Kernel
 
 
+def widened(logits: torch.Tensor, ids: torch.Tensor, vocab: int) -> torch.Tensor:
+    """Logits [n, V'] over the tokens `ids` [V'] -> float32 [n, vocab], all other tokens impossible."""
+    out = torch.full((len(logits), vocab), -torch.inf, device=logits.device)
+    out[:, ids] = logits.float()
+    return out
+
+
 @dataclass
 class Head:
     """`layers` embeds, and runs over its own cache; its vocabulary layer has `ids` [V'] rows: the target's ids.

@@ -17,7 +17,7 @@ from ..errors import UserError
 from . import linear
 from .config import ModelConfig, Rope, read_json
 from .decoder import Decoder, Layer
-from .head import Head
+from .head import Head, widened
 from .head_published import load_published
 from .rope import pair_rows
 from .weights import Weights
@@ -33,9 +33,7 @@ class Widened:
         self.kernel, self.ids, self.vocab, self.bytes = kernel, ids, vocab, kernel.bytes
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        out = torch.full((len(x), self.vocab), -torch.inf, device=x.device)
-        out[:, self.ids] = self.kernel(x).float()
-        return out
+        return widened(self.kernel(x), self.ids, self.vocab)
 
 
 def is_head(folder: str | Path) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from ..model import Session
-from ..model.head import Head
+from ..model.head import Head, widened
 from ..settings import MAX_K, Sampling
 from .autoregressive import draft_tokens
 from .base import Proposal
@@ -31,7 +31,6 @@ class EagleProposer:
     def __init__(self, head: Head, session: Session, sampling: Sampling, branch: int = 1) -> None:
         self.head, self.target, self.sampling, self.branch = head, session, sampling, branch
         self.own = head.session(session.capacity + SPARE)
-        self.vocab_size = session.vocab_size
 
     def start(self, ids: Sequence[int]) -> None:
         self.own.rollback(0)
@@ -65,7 +64,7 @@ class EagleProposer:
             if feed:
                 state = self.own.guess(feed, state, [count - 1])
                 count += 1
-            return self._wide(self.head.logits(state))
+            return widened(self.head.logits(state), self.head.ids, self.target.vocab_size)
 
         return draft_tokens(step, [], ids, k, self.sampling, go_on, chance)
 
@@ -79,12 +78,6 @@ class EagleProposer:
             out.ids.append(int(self.head.ids[at]))
             out.confidence.append(float(p))
             out.sources.append(None)
-        return out
-
-    def _wide(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits over the head's few tokens -> over all of the target's [1, V]."""
-        out = torch.full((1, self.vocab_size), -torch.inf, device=logits.device)
-        out[:, self.head.ids] = logits
         return out
 
     def _tree(self, state: torch.Tensor, k: int, go_on) -> Proposal:
