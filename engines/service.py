@@ -7,95 +7,24 @@ timing. Importing this module loads no torch; the thread does, when it first nee
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
-from .events import Done, Event, to_json
-from .fold import PHASES, Fold
+from .events import Event
+from .fold import PHASES
 from .settings import RunSettings
+from .watched import Run, Watched, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .models import Models
+    from .watched import Function
 
 _log = logging.getLogger(__name__)
-
-
-class Run:
-    """A run that was asked for: `phase` is queued, loading, prefill, decoding or done."""
-
-    _numbers = itertools.count(1)
-
-    def __init__(self, engine: Engine, settings: RunSettings, prompt: str) -> None:
-        self.id = f"run-{next(self._numbers)}"
-        self.settings, self.prompt = settings, prompt
-        self.events: list[Event] = []
-        self.phase = "queued"
-        self._engine = engine
-        self._taken = 0
-        self._new = threading.Condition()
-        self._stop = threading.Event()
-
-    # For the one who watches.
-
-    def take(self, timeout: float = 0.0) -> list[str]:
-        """The events that came since the last take, as JSON lines; waits up to `timeout` seconds for the first."""
-        with self._new:
-            if self._taken == len(self.events) and not self._ended:
-                self._new.wait(timeout)
-            events = self.events[self._taken :]
-            self._taken += len(events)
-        return [to_json(event) for event in events]
-
-    @property
-    def over(self) -> bool:
-        """The run has ended and all of it was taken."""
-        return self._ended and self._taken == len(self.events)
-
-    @property
-    def ahead(self) -> int:
-        """Runs that will be computed before this one."""
-        return self._engine.ahead_of(self)
-
-    def stop(self) -> None:
-        """Ask the engine to halt; it does within one round, and the run ends with reason "stopped"."""
-        self._stop.set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block until the run has ended; False when the timeout came first."""
-        with self._new:
-            return self._new.wait_for(lambda: self._ended, timeout)
-
-    @property
-    def _ended(self) -> bool:
-        return bool(self.events) and isinstance(self.events[-1], Done)
-
-    # For the engine thread.
-
-    @property
-    def stopped(self) -> bool:
-        return self._stop.is_set()
-
-    def add(self, event: Event) -> None:
-        with self._new:
-            self.events.append(event)
-            if isinstance(event, Done):
-                self.phase = "done"
-            self._new.notify_all()
-
-    def fail(self, reason: str, message: str | None) -> None:
-        """End without, or in the midst of, decoding; what was emitted so far stays."""
-        fold = Fold()
-        for event in self.events:
-            fold.add(event)
-        ids = [t.id for t in fold.tokens() if t.state in Fold.EMITTED]
-        metrics = fold.metrics()
-        self.add(Done(reason, fold.text(), ids, len(ids), metrics.to_json(), dict(metrics.seconds), None, message))
 
 
 class Engine:
@@ -104,8 +33,8 @@ class Engine:
     def __init__(self, models: Models | None = None) -> None:
         self._models = models
         self._lock = threading.Condition()
-        self._queue: deque[Run | RunSettings] = deque()
-        self._current: Run | None = None
+        self._queue: deque[Watched | RunSettings] = deque()
+        self._current: Watched | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
         self._loaded: set[tuple[str, str, str]] = set()  # targets that were loaded: name, dtype, device
@@ -128,25 +57,31 @@ class Engine:
         self._enqueue(run)
         return run
 
+    def work(self, name: str, function: Function) -> Work:
+        """Queue any other computation that needs the models. `name` is the target that it is about."""
+        work = Work(self, RunSettings(target=name), function)
+        self._enqueue(work)
+        return work
+
     def close(self) -> None:
         """Stop everything that runs or waits, and end the thread."""
         with self._lock:
             self._closed = True
-            runs = [r for r in (self._current, *self._queue) if isinstance(r, Run)]
+            runs = [r for r in (self._current, *self._queue) if isinstance(r, Watched)]
             self._lock.notify_all()
         for run in runs:
             run.stop()
         if self._thread is not None:
             self._thread.join(timeout=30)
 
-    def ahead_of(self, run: Run) -> int:
+    def ahead_of(self, run: Watched) -> int:
         with self._lock:
-            waiting = [r for r in self._queue if isinstance(r, Run)]
+            waiting = [r for r in self._queue if isinstance(r, Watched)]
             if run not in waiting:
                 return 0
             return waiting.index(run) + (self._current is not None)
 
-    def _enqueue(self, work: Run | RunSettings) -> None:
+    def _enqueue(self, work: Watched | RunSettings) -> None:
         with self._lock:
             if self._closed:
                 raise UserError("The engine has been closed: start the program again.")
@@ -164,14 +99,18 @@ class Engine:
                 if self._closed and not self._queue:
                     return
                 work = self._queue.popleft()
-                self._current = work if isinstance(work, Run) else None
+                self._current = work if isinstance(work, Watched) else None
             if isinstance(work, Run):
-                self._guard(work.settings, work, lambda run=work: self._compute(run))
+                self._guard(
+                    work.settings, lambda run=work: self._compute(run), lambda m, run=work: run.fail("error", m)
+                )
+            elif isinstance(work, Work):
+                self._guard(work.settings, lambda work=work: self._do(work), work.fail)
             else:
-                self._guard(work, None, lambda settings=work: self._load(settings))
+                self._guard(work, lambda settings=work: self._load(settings), lambda message: None)
 
-    def _guard(self, settings: RunSettings, run: Run | None, work: Callable[[], None]) -> None:
-        """A fault ends the run it happened in, never the thread."""
+    def _guard(self, settings: RunSettings, work: Callable[[], None], fail: Callable[[str], None]) -> None:
+        """A fault ends the work it happened in, never the thread."""
         try:
             work()
         except UserError as error:
@@ -180,12 +119,11 @@ class Engine:
             _log.exception("Out of memory")
             message = "Out of memory: choose a smaller model, or fewer new tokens."
         except Exception as error:
-            _log.exception("A run or the loading of a model failed")
+            _log.exception("A run, or the loading of a model, failed")
             message = f"Something went wrong in the program ({type(error).__name__}: {error})."
         else:
             return
-        if run is not None:
-            run.fail("error", message)
+        fail(message)
         if _target_of(settings) in self._loaded:  # the fault is the run's own: a draft, a prompt
             self._say("ready", f"{settings.target} is ready.")
         else:
@@ -234,6 +172,19 @@ class Engine:
                 run.phase = "decoding"
             run.add(event)
 
+    def _do(self, work: Work) -> None:
+        if work.stopped:
+            work.end()
+            return
+        work.phase = "working"
+        models = self._ready_models()
+        self._target(models, work.settings)
+        self._say("ready", f"{work.settings.target} is ready.")
+        for item in work.function(models, self._say, lambda: work.stopped):
+            work.add(item)
+        self._say("ready", f"{work.settings.target} is ready.")
+        work.end()
+
 
 def _target_of(settings: RunSettings) -> tuple[str, str, str]:
     return settings.target, settings.dtype, settings.device
@@ -246,4 +197,4 @@ def run_to_end(models: Models, settings: RunSettings, prompt: str, say: Callable
     return list(decode(models.job(settings, prompt, say, lambda: False)))
 
 
-__all__ = ["PHASES", "Engine", "Run", "run_to_end"]
+__all__ = ["PHASES", "Engine", "Run", "Work", "run_to_end"]

@@ -253,3 +253,45 @@ def test_a_closed_engine_says_so(engine_of):
     assert run.wait(2) and run.events[-1].reason == "stopped"
     with pytest.raises(UserError, match="closed"):
         engine.submit(settings(), "hi")
+
+
+def test_work_of_another_kind_takes_its_turn_on_the_engines_thread_and_can_be_stopped(engine_of):
+    engine = engine_of(delay=0.01)
+    run = engine.submit(RunSettings(max_new_tokens=8), "abc")
+    threads = []
+
+    def count(models, say, stopped):
+        threads.append(threading.current_thread().name)
+        number = 0
+        while not stopped():
+            yield number
+            number += 1
+            time.sleep(0.005)
+
+    work = engine.work("smollm2-135m-instruct", count)
+    assert run.wait(10)
+    seen = []
+    while len(seen) < 5:
+        seen += work.take(1.0)
+    work.stop()
+    assert work.wait(10)
+    seen += work.take()
+    assert seen == list(range(len(seen))) and work.over and work.error is None
+    assert threads == ["engine"]
+    assert engine.submit(RunSettings(max_new_tokens=8), "abc").wait(10)
+
+
+def test_work_that_fails_says_so_and_the_engine_lives_on(engine_of):
+    engine = engine_of()
+
+    def broken(models, say, stopped):
+        yield 1
+        raise UserError("The file has no prompts.")
+
+    work = engine.work("smollm2-135m-instruct", broken)
+    assert work.wait(10)
+    assert (work.take(), work.error, work.over) == ([1], "The file has no prompts.", True)
+    stopped = engine.work("smollm2-135m-instruct", broken)
+    stopped.stop()
+    assert stopped.wait(10)
+    assert engine.submit(RunSettings(max_new_tokens=8), "abc").wait(10)
