@@ -132,13 +132,17 @@ def spread(plain: Sequence[float], other: Sequence[float], seed: int = 0) -> tup
     return float(low), float(high)
 
 
-def _resampled(seconds: Sequence[float], rng: np.random.Generator) -> np.ndarray:
-    """Sums of RESAMPLES runs, each made of blocks of `seconds`: float64 [RESAMPLES]."""
-    values, n = np.asarray(seconds, dtype=np.float64), len(seconds)
+def resampled_rounds(n: int, rng: np.random.Generator) -> np.ndarray:
+    """RESAMPLES runs of n rounds, each made of blocks of neighbouring rounds: their indices, int64 [RESAMPLES, n]."""
     size = max(1, min(BLOCK_ROUNDS, n // 3))  # of a short run, blocks that still can differ
     starts = rng.integers(0, n - size + 1, (RESAMPLES, -(-n // size)))
-    rounds = (starts[..., None] + np.arange(size)).reshape(RESAMPLES, -1)[:, :n]
-    return values[rounds].sum(axis=1)
+    return (starts[..., None] + np.arange(size)).reshape(RESAMPLES, -1)[:, :n]
+
+
+def _resampled(seconds: Sequence[float], rng: np.random.Generator) -> np.ndarray:
+    """Sums of RESAMPLES runs, each made of blocks of `seconds`: float64 [RESAMPLES]."""
+    values = np.asarray(seconds, dtype=np.float64)
+    return values[resampled_rounds(len(values), rng)].sum(axis=1)
 
 
 @dataclass
