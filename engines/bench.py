@@ -56,20 +56,27 @@ def comparable(plain: Start, other: Start) -> str | None:
     return None
 
 
+def shares(emitted: Sequence[int], tokens: int) -> list[float]:
+    """Of each round, which emitted so many tokens, the share that belongs to the first `tokens` tokens of the run; the
+
+    rounds beyond them are left out.
+    """
+    out, count = [], 0
+    for n in emitted:
+        out.append(1.0 if count + n <= tokens else (tokens - count) / n)
+        count += n
+        if count >= tokens:
+            break
+    return out
+
+
 def seconds_by_round(run: Fold, tokens: int) -> list[float]:
     """Each round's seconds (prefill left out) until `tokens` tokens were emitted; a round that passes the mark counts
 
     by the share of its tokens up to it.
     """
-    out, count = [], 0
-    for round_ in run.rounds:
-        emitted = round_.count(*Fold.EMITTED)
-        share = 1.0 if count + emitted <= tokens else (tokens - count) / emitted
-        out.append(share * sum(round_.seconds.values()))
-        count += emitted
-        if count >= tokens:
-            break
-    return out
+    parts = shares([r.count(*Fold.EMITTED) for r in run.rounds], tokens)
+    return [part * sum(r.seconds.values()) for part, r in zip(parts, run.rounds, strict=False)]
 
 
 def seconds_to(run: Fold, tokens: int) -> float:
