@@ -1,9 +1,10 @@
 """What a pass yields and when it pays, by formula.
 
-`a` is the acceptance rate per judged token, taken as the same for every position and independent (Leviathan et al. 2023);
-where it is not, `given[i]` is the share of position i + 1 among the rounds in which it was judged (the conditional reading
-of `engines.fold`). All times are ratios to one target pass over one token: `c` is the cost ratio (one draft step / one
-target pass), `v` the verify ratio (a target pass over k + 1 tokens / over one), `overhead` what a round takes besides.
+`a` is the acceptance rate per judged token, taken as the same for every position and independent (Leviathan et al.
+2023); where it is not, `given[i]` is the share accepted at position i + 1 of the rounds in which it was judged (the
+conditional reading of `engines.fold`). All times are ratios to one target pass over one token: `c` is the cost ratio
+(one draft step / one target pass), `v` the verify ratio (a target pass over k + 1 tokens / over one), `overhead` what a
+round takes besides.
 """
 
 from __future__ import annotations

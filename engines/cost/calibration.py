@@ -1,7 +1,7 @@
 """What whole rounds of the loop take, at several context lengths; kept per machine and model in the cache folder.
 
-A calibration holds seconds by who drafts ("" where nobody does: plain decoding and lookups), context length and number of
-proposed tokens. It is data: `engines.tune.calibrate` takes it, inside the very loop that runs use.
+A calibration holds seconds by who drafts ("" where nobody does: plain decoding and lookups), context length and number
+of proposed tokens. It is data: `engines.tune.calibrate` takes it, inside the very loop that runs use.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ ByTokens = dict[int, RoundCost]  # by number of proposed tokens
 
 @dataclass
 class Calibration:
-    """`of` says what it was taken on (machine, torch, threads, dtype, model); `taken` when; `rounds[who][context][n]`."""
+    """`of` says what it was taken on (machine, torch, threads, dtype, model), `taken` when; `rounds[who][context][n]` the
+
+    seconds.
+    """
 
     of: dict[str, str] = field(default_factory=dict)
     taken: str = ""
@@ -63,8 +66,8 @@ class Calibration:
     def at(self, who: str, context: float, n: int) -> RoundCost:
         """A round of n proposed tokens at a context of so many tokens.
 
-        Between what was measured on straight lines; beyond the numbers of tokens on the last of them, beyond the contexts
-        as at the nearest. Raises KeyError for a drafter that was not calibrated.
+        Between what was measured on straight lines; beyond the numbers of tokens on the last of them, beyond the
+        contexts as at the nearest. Raises KeyError for a drafter that was not calibrated.
         """
         by_context = self.rounds[who]
         known = sorted(by_context)
