@@ -46,9 +46,9 @@ ByTokens = dict[int, RoundCost]  # by number of proposed tokens
 
 @dataclass
 class Calibration:
-    """`of` says what it was taken on (machine, torch, threads, dtype, model), `taken` when; `rounds[who][context][n]` the
+    """`of` says what it was taken on (machine, torch, threads, dtype, model), `taken` when; `rounds[who][context][n]`
 
-    seconds.
+    holds the seconds.
     """
 
     of: dict[str, str] = field(default_factory=dict)
