@@ -1,0 +1,1 @@
+"""Many sequences at once: batched speculative decoding, what it brings, and when a busy machine gains nothing."""
