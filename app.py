@@ -82,7 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     engine = Engine()
     page = build_page(engine, args.target)
-    page.launch(server_name=args.host, server_port=port, prevent_thread_lock=True, **launch_options())
+    options = launch_options(engine, args.target)
+    page.launch(server_name=args.host, server_port=port, prevent_thread_lock=True, **options)
     shown = "127.0.0.1" if args.host in ("0.0.0.0", "::") else args.host
     address = f"http://{shown}:{port}"
     print(f"The page is at {address}  (Ctrl+C ends it)", flush=True)

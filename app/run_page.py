@@ -1,26 +1,24 @@
-"""One press of Run: the first panel, plain decoding as the baseline, then the other panels, one after another.
+"""One press of Run: plain decoding as the baseline, then the panels, one after another.
 
-All on the engine's one thread, since two runs at once on one device would spoil each other's timing. The first panel
-is not kept waiting for the baseline, so that there is something to see at once.
+All on the engine's one thread, since two runs at once on one device would spoil each other's timing.
 
-Knows nothing of gradio: it turns runs into frames, a frame being one string for each view.
+Knows nothing of the web: it turns runs into frames, a frame being the lines that are new, each for one view.
 """
 
 from __future__ import annotations
 
-import itertools
+import json
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from engines.errors import UserError
 from engines.settings import RunSettings
 
-from .screens import Screen
 from .verdict import verdict
 from .words import in_words, sampling_words
 
@@ -29,10 +27,8 @@ from .words import in_words, sampling_words
 FRAME_SECONDS = {1: 0.2, 2: 0.2, 3: 0.1, 4: 0.1}.get(os.cpu_count() or 1, 0.05)
 SETTLE_SECONDS = 0.2  # a browser on this machine draws what came before; it must not take time from what is measured
 WAIT_SECONDS = 0.25  # how long to wait for news before looking at the phase again
-LETTERS = "ABCDEFGH"
 FAULT = "Something went wrong in the program; its log says what. Press Run to try again."
 
-_numbers = itertools.count(1)
 _log = logging.getLogger(__name__)
 
 
@@ -56,11 +52,34 @@ def _loading_words(state: dict[str, Any]) -> str:
     return f"{state['message'][:1].upper()}{state['message'][1:]}{done}"
 
 
+class Lane:
+    """The lines of one view that were not sent yet: a run's events, and between them lines of the page's own."""
+
+    def __init__(self, view: str) -> None:
+        self.view = view
+        self.waiting: list[str] = []
+        self._last: dict[str, Any] = {}
+
+    def page(self, **fields: Any) -> None:
+        """A line of the page's own (title, state, message, measured numbers). The same twice is one."""
+        if fields == self._last:
+            return
+        self._last = fields
+        self.events([json.dumps({"type": "page", **fields}, ensure_ascii=False, allow_nan=False)])
+
+    def events(self, lines: Iterable[str]) -> None:
+        self.waiting += lines
+
+    def take(self) -> list[str]:
+        lines, self.waiting = self.waiting, []
+        return [f"{self.view}\t{line}" for line in lines]
+
+
 @dataclass
 class Task:
-    """One run and the view that shows it. `needs` is the baseline's task, for a panel's."""
+    """One run and the lane of its view. `needs` is the baseline's task, for a panel's."""
 
-    screen: Screen
+    lane: Lane
     settings: RunSettings
     needs: Task | None = None
     run: Any = None
@@ -69,22 +88,22 @@ class Task:
 
 
 class PageRun:
-    """`panels` are what the panels ask for, or the UserError that reading them raised.
+    """`panels` are what the panels ask for, by their letters, or the UserError that reading them raised.
 
-    Views are numbered baselines first (as many as panels; unused ones stay empty), then panels.
+    Views are called "A", "B", ... and, for the baselines, "baseline 1", ...: one for each way of sampling.
     """
 
     def __init__(
         self,
         engine: Any,
         prompt: str,
-        panels: Sequence[RunSettings | UserError],
+        panels: Mapping[str, RunSettings | UserError],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.engine, self.prompt, self._sleep = engine, prompt, sleep
         self._stop = threading.Event()
         self._run: Any = None
-        self.screens: list[Screen | None] = [None] * (2 * len(panels))
+        self.lanes: list[Lane] = []
         self.tasks = self._plan(panels)
 
     def stop(self) -> None:
@@ -95,7 +114,7 @@ class PageRun:
             run.stop()
 
     def frames(self) -> Iterator[list[str]]:
-        """A frame whenever something is new, no oftener than FRAME_SECONDS; the first clears what earlier runs left."""
+        """Every FRAME_SECONDS or WAIT_SECONDS the lines that are new, if any: "view<tab>JSON"."""
         yield from self._frame()
         try:
             for task in self.tasks:
@@ -103,38 +122,35 @@ class PageRun:
         finally:  # also when the page is gone and the generator is closed
             self.stop()
 
-    def _plan(self, panels: Sequence[RunSettings | UserError]) -> list[Task]:
-        press = next(_numbers)
+    def _lane(self, view: str) -> Lane:
+        self.lanes.append(Lane(view))
+        return self.lanes[-1]
+
+    def _plan(self, panels: Mapping[str, RunSettings | UserError]) -> list[Task]:
         baselines: dict[RunSettings, Task] = {}
         tasks: list[Task] = []
-        distinct = len({baseline_of(p) for p in panels if isinstance(p, RunSettings)})
-        for i, settings in enumerate(panels):
-            name, letter, at = f"{press}-{LETTERS[i]}", LETTERS[i], len(panels) + i
+        distinct = len({baseline_of(p) for p in panels.values() if isinstance(p, RunSettings)})
+        for letter, settings in panels.items():
             if isinstance(settings, UserError):
-                self.screens[at] = Screen(name, "")
-                self.screens[at].page(state="error", message=str(settings))
+                self._lane(letter).page(state="error", message=str(settings))
                 continue
             plain = baseline_of(settings)
-            fresh = plain not in baselines
-            if fresh:
+            if plain not in baselines:
                 which = f"Baseline for {letter}" if distinct > 1 else "Baseline"
-                title = " · ".join([f"{which}: plain decoding", *sampling_words(plain.sampling)])
-                screen = self.screens[len(baselines)] = Screen(f"{name}-plain", title)
-                baselines[plain] = Task(screen, plain)
-            screen = self.screens[at] = Screen(name, in_words(settings))
-            task = Task(screen, settings, needs=baselines[plain])
-            # The first panel goes before its baseline: colour at once, and the comparison as soon as it can be made.
-            pair = [task, baselines[plain]] if not tasks else [baselines[plain], task]
-            tasks += pair if fresh else [task]
+                lane = self._lane(f"baseline {len(baselines) + 1}")
+                lane.page(title=" · ".join([f"{which}: plain decoding", *sampling_words(plain.sampling)]))
+                baselines[plain] = Task(lane, plain)
+                tasks.append(baselines[plain])
+            lane = self._lane(letter)
+            lane.page(title=in_words(settings), baseline=baselines[plain].lane.view)
+            tasks.append(Task(lane, settings, needs=baselines[plain]))
         for task in tasks:
-            task.screen.page(state="queued", message="Next." if task is tasks[0] else "Waits for its turn.")
+            task.lane.page(state="queued", message="Next." if task is tasks[0] else "Waits for its turn.")
         return tasks
 
     def _frame(self) -> Iterator[list[str]]:
-        """One frame, or none if nothing is new. A string that has not grown is the same object, and costs nothing."""
-        fresh = [screen.sent() for screen in self.screens if screen]
-        if any(fresh):
-            yield [screen.text if screen else "" for screen in self.screens]
+        """What is new. It may be nothing: a sign of life, at which a reader that has gone is noticed."""
+        yield [line for lane in self.lanes for line in lane.take()]
 
     def _guarded(self, task: Task) -> Iterator[list[str]]:
         """A fault ends the run it happened in, and shows; the runs after it go on."""
@@ -146,20 +162,17 @@ class PageRun:
             _log.exception("A run failed")
             self._fail(task, FAULT)
         self._compare()
-        for screen in self.screens:
-            if screen is not None and screen.text:
-                screen.finish()
         yield from self._frame()
 
     @staticmethod
     def _fail(task: Task, message: str) -> None:
         task.outcome = "error"
-        task.screen.page(state="error", message=message)
+        task.lane.page(state="error", message=message)
 
     def _do(self, task: Task) -> Iterator[list[str]]:
         if self._stop.is_set():
             task.outcome = "stopped"
-            task.screen.page(state="stopped", message="Stopped before its turn.")
+            task.lane.page(state="stopped", message="Stopped before its turn.")
             return
         if task.needs is not None and task.needs.outcome == "error":  # it would fail likewise
             self._fail(task, "Not run, since its baseline failed: see the message above.")
@@ -185,38 +198,38 @@ class PageRun:
             if task.outcome == "error" or not _kept(task):
                 continue
             if _kept(plain):
-                task.screen.page(**verdict(plain.run.events, task.run.events))
+                task.lane.page(**verdict(plain.run.events, task.run.events))
             else:
                 why = "was stopped before it began" if plain.outcome == "stopped" else "failed"
                 sentence = f"The speed-up was not measured: the baseline {why}."
-                task.screen.page(speedup=None, instead="not measured", sentence=sentence, tone="note")
+                task.lane.page(speedup=None, instead="not measured", sentence=sentence, tone="note")
 
     def _follow(self, task: Task) -> Iterator[list[str]]:
-        """Move the run's lines to its screen until it is over; the last of them are left for the caller to send."""
-        run, screen = task.run, task.screen
+        """Move the run's lines to its lane until it is over; the last of them are left for the caller to send."""
+        run, lane = task.run, task.lane
         sent_at = time.monotonic()
         while True:
             lines = run.take(WAIT_SECONDS)
-            screen.events(lines)
+            lane.events(lines)
             if run.over:
                 return
-            if not lines and self._waiting(run, screen) and self._stop.is_set():
+            if not lines and self._waiting(run, lane) and self._stop.is_set():
                 task.outcome = "stopped"
-                screen.page(state="stopped", message="Stopped before it began.")
+                lane.page(state="stopped", message="Stopped before it began.")
                 return
             yield from self._frame()
             self._sleep(max(0.0, sent_at + FRAME_SECONDS - time.monotonic()))
             sent_at = time.monotonic()
 
-    def _waiting(self, run: Any, screen: Screen) -> bool:
+    def _waiting(self, run: Any, lane: Lane) -> bool:
         """Say what the run waits for, if it has not begun."""
         phase, ahead = run.phase, run.ahead
         state = self.engine.state()
         if phase == "queued" and (ahead or state["phase"] in ("ready", "error", "idle")):
             who = {0: "Starts now.", 1: "Queued: one run is ahead."}.get(ahead, f"Queued: {ahead} runs are ahead.")
-            screen.page(state="queued", message=who)
+            lane.page(state="queued", message=who)
         elif phase in ("queued", "loading"):  # what was being loaded before is as good a reason to wait
-            screen.page(state="loading", message=_loading_words(state))
+            lane.page(state="loading", message=_loading_words(state))
         elif phase == "prefill":
-            screen.page(state="running", message="Reading the prompt.")
+            lane.page(state="running", message="Reading the prompt.")
         return phase in ("queued", "loading")

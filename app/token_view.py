@@ -1,24 +1,42 @@
-"""The component that shows a run: a growing string of JSON lines, drawn by assets/panel.js.
+"""The component that shows a run, drawn by assets/view.js from the lines that app/routes.py sends.
 
-A string that only gains a suffix travels to the browser as that suffix, and the script parses only what is new, so
-the cost of an update does not grow with the run. The template never contains the value: nothing of a run is ever
-treated as HTML.
+Nothing of a run ever passes through its template, and nothing is ever treated as HTML.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from engines.settings import RunSettings
+
+from .fields import FIELDS, LETTERS, MOST_TOKENS, TREES
+from .words import PROPOSER_NAMES
+
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-SCRIPTS = ("fold.js", "tokens.js", "tooltip.js", "tree.js", "copy.js", "panel.js", "asked.js", "status.js")
+STYLES = ("page.css", "panels.css", "tokens.css")
+SCRIPTS = (
+    "fold.js", "timeline.js", "record.js", "dom.js", "tokens.js", "tooltip.js", "tree.js", "copy.js", "view.js",
+    "words.js", "preset.js", "panels.js", "run.js", "replay.js", "tools.js", "plotly.js", "status.js",
+)  # fmt: skip
 
 
 def head() -> str:
     """The scripts, in order, for the page's head: inline, so that the page asks for nothing beyond itself."""
-    return "\n".join(f"<script>\n{(ASSETS / name).read_text(encoding='utf-8')}</script>" for name in SCRIPTS)
+    shared = {
+        "fields": FIELDS,
+        "letters": LETTERS,
+        "trees": TREES,
+        "mostTokens": MOST_TOKENS,
+        "proposers": PROPOSER_NAMES,
+        "defaults": RunSettings().to_json(),
+    }
+    told = f"globalThis.SpecPlay = {{ shared: {json.dumps(shared)} }};\n"
+    scripts = [told, *((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)]
+    return "\n".join(f"<script>\n{script}</script>" for script in scripts)
 
 
 class TokenView(gr.HTML):
@@ -28,15 +46,9 @@ class TokenView(gr.HTML):
         super().__init__(
             value="",
             html_template=f'<div class="sp-view {"sp-slim" if slim else "sp-full"}" data-state="idle"></div>',
-            js_on_load="SpecPlay.mount(element, props, watch);",
+            js_on_load="SpecPlay.mount(element, props);",
             apply_default_css=False,
             name=name,
             slim=slim,
             **more,
         )
-
-    def postprocess(self, value: str | None) -> str | None:
-        return value
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string"}

@@ -24,7 +24,7 @@ SAMPLED = (
 
 def verdict(plain: Sequence[Event], run: Sequence[Event]) -> dict[str, Any]:
     """The fields of the page's line: `speedup` (None: see `instead`), `low` and `high` (its spread, or None),
-    `plain_rate`, `sentence`, `tone`."""
+    `predicted` (by the costs of passes, or None), `plain_rate`, `sentence`, `tone`."""
     found = measured(plain, run)
     folded, base = fold(list(run)), fold(list(plain))
     out: dict[str, Any] = {"speedup": found.value, "plain_rate": base.metrics().tokens_per_second}
@@ -33,7 +33,8 @@ def verdict(plain: Sequence[Event], run: Sequence[Event]) -> dict[str, Any]:
         out["instead"] = found.sentence.split(" (")[0].split(":")[0]
         return {**out, "sentence": _sentence(found.sentence), "tone": "note"}
     settings = folded.start.settings if folded.start else {}
-    tone, sentence = explain(found, folded.metrics(), settings, _expected(folded))
+    out["predicted"] = expected = _expected(folded)
+    tone, sentence = explain(found, folded.metrics(), settings, expected)
     sentences = [sentence]
     if folded.done is not None and base.done is not None:
         same_text = identity(plain, run)

@@ -87,6 +87,7 @@
           parent: null, node: null, proposed: null, judged: null, extra: v.extra,
         };
         if (round.tokens.length && round.tokens[0].tree) remember(extra, round.tokens[0].tree);
+        for (const token of of("rejected")) remember(token, extra, "instead");
         kept.push(extra);
       }
       round.tokens = kept;
@@ -194,9 +195,10 @@
     }
   }
 
-  // Each token of a tree knows the whole of it; not as one of its fields, which are plain data.
-  function remember(token, tree) {
-    Object.defineProperty(token, "tree", { value: tree });
+  // Each token of a tree knows the whole of it, and a rejected one what came in its place; not as one of its fields,
+  // which are plain data.
+  function remember(token, value, as = "tree") {
+    Object.defineProperty(token, as, { value });
   }
 
   function upTo(tokens, keep) {

@@ -1,0 +1,145 @@
+// Run and Stop: what is asked of the program, and the lines that come back. And which results are no longer of what the
+// page's fields say.
+(function (root) {
+  "use strict";
+
+  const { addressOf, allViews, fieldsOf, layout, panelFields, panelsOf, presetIn, presetOf, seen, setCount, setFields,
+    shared, told, viewOf, Record } = root.SpecPlay;
+  const NARROW = 760; // px
+  const ADDRESS_AFTER_MS = 400;
+  const HEADERS = { "content-type": "application/json", "x-specplay": "1" };
+  const LOST = "The program has ended or cannot be reached. Start it again, then press Run.";
+  let fields = null; // as they are now
+  let asked = new Map(); // view's letter -> what it was run with
+  let under = null; // the run under way: {name, abort}
+  let timer = 0;
+
+  const address = (path) => new URL("specplay/" + path, location.origin + location.pathname.replace(/\/?$/, "/"));
+  const post = (path, body, more = {}) => fetch(address(path), { method: "POST", headers: HEADERS, body, ...more });
+
+  function busy(on) {
+    document.body.classList.toggle("sp-busy", on);
+    document.querySelector("#sp-run").disabled = on;
+    document.querySelector("#sp-stop").disabled = !on;
+    document.dispatchEvent(new CustomEvent(on ? "specplay:begun" : "specplay:ended"));
+  }
+
+  // What a panel's run depends on, as a string that can be compared.
+  const ofPanel = (all, letter) => JSON.stringify([all.slice(0, 3), panelFields(all, shared.letters.indexOf(letter))]);
+
+  async function run(all) {
+    if (under) return;
+    fields = all;
+    const letters = seen().filter((letter) => !layout.pinned.has(letter));
+    const [prompt, max_tokens, seed] = all;
+    const panels = {};
+    clear(letters);
+    for (const letter of letters) {
+      panels[letter] = panelFields(all, shared.letters.indexOf(letter));
+      asked.set(letter, ofPanel(all, letter));
+    }
+    mark();
+    const name = String(Date.now()) + Math.random();
+    under = { name, abort: new AbortController() };
+    busy(true);
+    if (window.innerWidth <= NARROW) document.querySelector(".sp-key").scrollIntoView({ block: "start" });
+    await follow(letters, "run", JSON.stringify({ name, prompt, max_tokens, seed, panels }), under.abort.signal);
+    under = null;
+    busy(false);
+  }
+
+  function clear(letters) {
+    const kept = new Set(seen().filter((l) => !letters.includes(l)).map((l) => viewOf(l).record.baseline));
+    for (const view of allViews()) {
+      if (view.slim ? !kept.has(view.name) : letters.includes(view.name)) view.adopt(new Record());
+    }
+  }
+
+  // Lines "view<tab>JSON" into their views, until the program has no more.
+  async function follow(letters, path, body, signal) {
+    const fail = (message) => letters.forEach((letter) => viewOf(letter).fail(message));
+    try {
+      const answer = await post(path, body, { signal });
+      if (!answer.ok) return fail((await answer.json()).message);
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let rest = "";
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const line of lines) give(line);
+      }
+    } catch (error) {
+      fail(LOST);
+    }
+  }
+
+  function give(line) {
+    const tab = line.indexOf("\t");
+    const view = viewOf(line.slice(0, tab));
+    if (view) view.receive(line.slice(tab + 1));
+  }
+
+  function stop() {
+    if (under) post("stop", JSON.stringify({ name: under.name })).catch(() => under && under.abort.abort());
+  }
+
+  // A field has another value than before. Set back to what it was, its results are again those of the page.
+  function changed(all) {
+    fields = all;
+    told(all);
+    mark();
+    clearTimeout(timer);
+    timer = setTimeout(() => history.replaceState(null, "", addressOf(presetOf(fields, layout.count))), ADDRESS_AFTER_MS);
+  }
+
+  function mark() {
+    let common = false;
+    for (const letter of seen()) {
+      const before = asked.has(letter) && asked.get(letter) !== ofPanel(fields, letter);
+      if (asked.has(letter)) common ||= JSON.parse(asked.get(letter))[0].some((x, i) => x !== fields[i]);
+      viewOf(letter).root.classList.toggle("sp-before", before);
+    }
+    for (const view of allViews()) if (view.slim) view.root.classList.toggle("sp-before", common);
+  }
+
+  // Panels stand in another order; `order[i]` is where the one at place i was.
+  function moved(order) {
+    const before = new Map(asked);
+    asked = new Map();
+    order.forEach((from, i) => {
+      if (from !== null && before.has(shared.letters[from])) asked.set(shared.letters[i], before.get(shared.letters[from]));
+    });
+    if (fields) changed(fields);
+  }
+
+  function applyPreset(preset) {
+    const panels = panelsOf(preset).length;
+    if (panels) setCount(panels);
+    setFields((all) => fieldsOf(preset, all));
+  }
+
+  // The page is there, with the fields as the program made them.
+  function loaded(all) {
+    fields = all;
+    told(all);
+    document.querySelector("#sp-stop").disabled = true;
+    const preset = presetIn(location.hash);
+    if (preset) applyPreset(preset);
+  }
+
+  window.addEventListener("hashchange", () => {
+    const preset = presetIn(location.hash);
+    if (preset) applyPreset(preset);
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      document.querySelector("#sp-run").click();
+    } else if (event.key === "Escape" && under) stop();
+  });
+
+  root.SpecPlay = Object.assign(root.SpecPlay, { address, applyPreset, changed, follow, give, loaded, moved, post, run, stop });
+})(globalThis);
