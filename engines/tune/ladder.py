@@ -1,0 +1,316 @@
+"""The tuner: a ladder, not a grid. Each rung leaves fewer settings to be measured with more care.
+
+1. Calibrate: what rounds cost here (kept from before, if they were measured).
+2. Acceptance: on one prompt after another, plain decoding, one long proposal of each drafter, and what can only be
+   known by running it. What is clearly hopeless is given up on the way.
+3. Predict every setting from that (see `Candidate.way` and `engines.tune.predict`).
+4. Confirm the few best and plain by runs over the prompts, all of them in turn on each prompt in random order, until
+   the intervals separate (see `engines.tune.race`) or the budget ends.
+
+It can be stopped between two runs; what was measured till then is what the report rests on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..bench import MIN_TOKENS
+from ..cost import Calibration
+from ..errors import UserError
+from .candidates import PLAIN, Candidate
+from .predict import Prediction, Told, predict
+from .progress import Bench, Calibrated, Dropped, Finished, Phase, Predicted, Progress, Ran, Standing
+from .prompts import Prompts
+from .race import Measured, Race
+from .replay import acceptance, rates_by_depth, shortened
+from .report import report
+from .sample import Pass, Sample
+from .store import Store
+
+ACCEPTANCE_SHARE = 0.4  # of the budget, at most, before the confirming begins
+LEAST = 8  # prompts before anything is decided (all of them, where there are fewer)
+REPEATS = 4  # blocks in which one prompt may be run
+FINALISTS = 4
+PER_FAMILY = 2
+NEAR = 0.88  # of the best prediction: what predicts less is not confirmed
+HOPELESS = 0.95
+
+
+@dataclass(frozen=True)
+class Options:
+    """`budget` in seconds of measuring, loading left out; `limit` new tokens of a run."""
+
+    budget: float = 120.0
+    limit: int = 64
+    seed: int = 0
+
+
+class Tuner:
+    """`run` tells its progress and ends with `Finished`. One tuner, one run."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        prompts: Prompts,
+        candidates: Sequence[Candidate],
+        options: Options | None = None,
+        store: Store | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.bench, self.given, self.options = bench, prompts, options or Options()
+        self.store = store or Store(None, {})
+        self.stopped = stopped
+        self.candidates = [c for c in candidates if c != PLAIN]
+        self.measured = Measured(prompts.prompts, skipped=set(self.store.skipped))
+        self.measured.add(self.store.samples)
+        self.why: dict[str, str] = dict(self.store.dropped)
+        self.predictions: list[Prediction] = []
+        self.race: Race | None = None
+        self.calibration = Calibration()
+        self.ended = "settled"
+        self._order = _in_turn(prompts, self.options.seed)
+        self._block_seconds: dict[str, list[float]] = {}
+        self._begin = 0.0
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> float:
+        return self.store.spent + self.bench.clock() - self._begin
+
+    def _note_time(self) -> float:
+        """Seconds spent in all, booked; the clock begins anew."""
+        spent = self.spent
+        self._begin = self.bench.clock()
+        return spent
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.options.budget - self.spent)
+
+    # -- the rungs -------------------------------------------------------------------------------------------------
+
+    def run(self) -> Iterator[Progress]:
+        self._begin = self.bench.clock()
+        yield from self._calibrate()
+        if not self.stopped():
+            yield from self._acceptance()
+        self._predict()
+        yield Predicted(self.predictions)
+        if not self.stopped():
+            yield from self._confirm()
+        if self.stopped():
+            self.ended = "stopped"
+        yield Phase("done", "The report is being written.", 1.0, 0.0)
+        yield Finished(self.report())
+
+    def report(self) -> dict[str, Any]:
+        """What is known so far."""
+        return report(self)
+
+    def _calibrate(self) -> Iterator[Progress]:
+        yield Phase("calibrating", "Measuring what rounds cost here.", 0.0, self.left)
+        fresh = self.store.calibration is None
+        if fresh:
+            self.calibration, fresh = self.bench.calibrate(self.candidates, list(self.given.prompts))
+            self.store.calibrated(self.calibration, self._note_time())
+        else:
+            self.calibration = self.store.calibration
+        yield Calibrated(self.calibration, fresh)
+
+    def _acceptance(self) -> Iterator[Progress]:
+        if self.store.finalists is not None:
+            return
+        kinds = len(self.measured.shares)
+        most = max(2 * LEAST, 2 * kinds)
+        share = self.options.budget * ACCEPTANCE_SHARE
+        while not self.stopped():
+            blocks = len(self.measured.blocks)
+            prompt = self._next_prompt()
+            over = self.spent + self._expected(self._arms()) > share
+            if prompt is None or blocks >= most or self.measured.used[prompt] or (blocks >= 2 and over):
+                return
+            message = f"Measuring acceptance: prompt {blocks + 1}."
+            yield Phase("acceptance", message, min(1.0, self.spent / self.options.budget), self.left)
+            yield from self._block(prompt, self._arms())
+            if blocks + 1 in (4, LEAST) and not self.stopped():
+                yield from self._give_up_hopeless()
+
+    def _arms(self) -> list[Candidate]:
+        """Whom an acceptance block runs beside plain: of each chain's family the longest, and all that stand alone."""
+        alive = [c for c in self.candidates if c.family not in self.why and c.name not in self.why]
+        longest: dict[str, Candidate] = {}
+        for c in alive:
+            if c.way == "long" and c.k >= longest.get(c.family, c).k:
+                longest[c.family] = c
+        return [*longest.values(), *(c for c in alive if c.way == "own")]
+
+    def _give_up_hopeless(self) -> Iterator[Progress]:
+        """No more acceptance runs for what cannot come near the best any more."""
+        found = {c.name: p.speedup for c in self.candidates if (p := self._prediction(c)) is not None}
+        found |= {
+            c.name: i for c in self._arms() if (i := self.measured.speedup(c.name)) is not None and c.way == "own"
+        }
+        bar = max([1.0, *(i.low for i in found.values() if i.low is not None)]) * HOPELESS
+        for arm in self._arms():
+            mine = [found[c.name] for c in self.candidates if c.family == arm.family and c.name in found]
+            if arm.way == "own":
+                mine = [found[arm.name]] if arm.name in found else []
+            if mine and all(i.high is not None and i.high < bar for i in mine):
+                best = max(i.value for i in mine)
+                why = f"it would reach {best:.2f} times plain decoding at most, after {mine[0].prompts} prompts"
+                yield self._drop(arm.name if arm.way == "own" else arm.family, why)
+
+    def _predict(self) -> None:
+        """Every setting's prediction, from the acceptance blocks alone: what is confirmed later must not flatter it."""
+        found = [p for c in self.candidates if (p := self._prediction(c)) is not None]
+        self.predictions = sorted(found, key=lambda p: -p.speedup.value)
+
+    def _acceptance_blocks(self) -> list[dict[str, Sample]]:
+        blocks = list(self.measured.blocks.values())
+        return blocks[: self.store.finalists[0]] if self.store.finalists else blocks
+
+    def _prediction(self, c: Candidate) -> Prediction | None:
+        who = self.bench.who(c)
+        if c.way == "own" or who not in self.calibration.rounds:
+            return None
+        blocks = [b for b in self._acceptance_blocks() if self._usable(b.get(PLAIN.name))]
+        told: list[tuple[Sample, list[Pass]]] = []
+        if c.way == "text":
+            told = [(b[PLAIN.name], self.bench.looked_up(c, b[PLAIN.name])) for b in blocks]
+            rows = [Sample(c.name, plain.prompt, plain.block, rounds) for plain, rounds in told]
+        else:
+            names = [x.name for x in sorted(self.candidates, key=lambda x: -x.k) if x.family == c.family and x.k >= c.k]
+            long = [(b[PLAIN.name], next((b[n] for n in names if n in b), None)) for b in blocks]
+            rows = [s for _, s in long if s is not None]
+            rates = rates_by_depth(rows)
+            limit = self.options.limit
+            told = [(plain, shortened(s, c.k, rates, limit, self.options.seed)) for plain, s in long if s is not None]
+        rates = acceptance(rows), tuple(rates_by_depth(rows))
+        kinds = self.given.prompts
+        told = [Told(plain, kinds[plain.prompt].category, rounds) for plain, rounds in told]
+        return predict(c, told, self.calibration, who, rates, self.measured.shares)
+
+    def _usable(self, plain: Sample | None) -> bool:
+        return plain is not None and plain.tokens >= MIN_TOKENS and plain.prompt not in self.measured.skipped
+
+    # -- confirming ------------------------------------------------------------------------------------------------
+
+    def _finalists(self) -> list[Candidate]:
+        """The few best by prediction or, where there is none, by measurement; of a family at most two."""
+        score = {p.candidate: p.speedup.value for p in self.predictions}
+        for c in self.candidates:
+            if c.way == "own" and c.name not in self.why and (i := self.measured.speedup(c.name)) is not None:
+                score[c] = i.value
+        best = max(score.values(), default=0.0)
+        out: list[Candidate] = []
+        for c in sorted(score, key=lambda c: -score[c]):
+            mine = sum(x.proposer == c.proposer for x in out)
+            first_other = len(out) == 1 and not mine
+            if len(out) < FINALISTS and mine < PER_FAMILY and (score[c] >= NEAR * best or first_other):
+                out.append(c)
+        return out
+
+    def _confirm(self) -> Iterator[Progress]:
+        if self.store.finalists is None:
+            self.store.chosen(len(self.measured.blocks), [c.name for c in self._finalists()])
+        names = self.store.finalists[1]
+        finalists = sorted((c for c in self.candidates if c.name in names), key=lambda c: names.index(c.name))
+        usable = len(self.given.prompts) - len(self.measured.skipped)
+        self.race = Race(self.measured, [c for c in finalists if c.name not in self.why], min(LEAST, usable))
+        first = True
+        while self.race.live and not self.race.settled():
+            prompt = self._next_prompt()
+            if prompt is None:
+                self.ended = "all prompts were run"
+                return
+            if not first and self._expected(self.race.live) > self.left:
+                self.ended = "the budget ended"
+                return
+            first = False
+            names = ", ".join(c.name for c in self.race.live)
+            done = min(1.0, self.spent / self.options.budget)
+            yield Phase("confirming", f"Running plain decoding and {names} in turn.", done, self.left)
+            yield from self._block(prompt, self.race.live)
+            if self.stopped():
+                return
+            self.race.live = [c for c in self.race.live if c.name not in self.why and c.family not in self.why]
+            for c, why in self.race.beaten():
+                yield Dropped(c.name, why)
+            yield Standing(self.race.standing())
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+
+    def _next_prompt(self) -> int | None:
+        """The one that was run least so far, in the order that takes the categories in turn."""
+        used = self.measured.used
+        out = self.measured.skipped | self.measured.short
+        free = [i for i in self._order if i not in out and used[i] < REPEATS]
+        return min(free, key=lambda i: (used[i], self._order.index(i)), default=None)
+
+    def _expected(self, arms: Sequence[Candidate]) -> float:
+        """Seconds that a block of these will take, by the last ones."""
+        known = {n: sum(t[-5:]) / len(t[-5:]) for n, t in self._block_seconds.items()}
+        usual = sum(known.values()) / len(known) if known else 0.0
+        return sum(known.get(c.name, usual) for c in [PLAIN, *arms])
+
+    def _block(self, prompt: int, arms: Sequence[Candidate]) -> Iterator[Progress]:
+        number = 1 + max(self.measured.blocks, default=-1)
+        order = [PLAIN, *arms]
+        random.Random(f"{self.options.seed} {number}").shuffle(order)
+        samples: list[Sample] = []
+        failed: list[tuple[Candidate, str]] = []
+        for c in order:
+            if self.stopped():
+                return
+            begin = self.bench.clock()
+            try:
+                s = self.bench.run(c, self.given.prompts[prompt], prompt, number)
+            except UserError as error:
+                failed.append((c, str(error)))
+                continue
+            self._block_seconds.setdefault(c.name, []).append(self.bench.clock() - begin)
+            if s.reason == "stopped":
+                return
+            if s.reason == "error":
+                failed.append((c, s.message or "the run failed"))
+                continue
+            samples.append(s)
+            yield Ran(s)
+        yield from self._settle_failures(prompt, failed)
+        if prompt not in self.measured.skipped:
+            self.measured.add(samples)
+            self.store.block(samples, self._note_time())
+
+    def _settle_failures(self, prompt: int, failed: list[tuple[Candidate, str]]) -> Iterator[Progress]:
+        """Where plain decoding fails it is the prompt's fault, where something else does, its own."""
+        plain = next((why for c, why in failed if c == PLAIN), None)
+        if plain is not None:
+            self.measured.skipped.add(prompt)
+            self.store.skip(prompt)
+            yield Dropped(f"prompt {self.given.prompts[prompt].number}", plain)
+            return
+        for c, why in failed:
+            yield self._drop(c.name if c.way == "own" else c.family, why)
+
+    def _drop(self, name: str, why: str) -> Dropped:
+        self.why[name] = why
+        self.store.drop(name, why)
+        return Dropped(name, why)
+
+
+def _in_turn(prompts: Prompts, seed: int) -> list[int]:
+    """Indices of the prompts, one of each category after another, in random order within it."""
+    by_kind: dict[str, list[int]] = {}
+    for i, p in enumerate(prompts.prompts):
+        by_kind.setdefault(p.category, []).append(i)
+    shuffled = random.Random(seed)
+    for rows in by_kind.values():
+        shuffled.shuffle(rows)
+    out: list[int] = []
+    while any(by_kind.values()):
+        out += [rows.pop() for rows in by_kind.values() if rows]
+    return out

@@ -1,0 +1,123 @@
+"""What a setting should bring: rounds told by replay, times by calibration, in units of the plain runs beside them.
+
+Three predictions stand side by side: `speedup`, from the rounds that the setting would have had on these very texts,
+which is what the tuner goes by; `iid`, the formula with one acceptance rate; and `position`, the formula with a rate
+for each position. Where acceptance comes in stretches, as in copied text, the last two fall short; it is shown how far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..bench import shares as parts_of
+from ..cost import Calibration, expected_tokens, expected_tokens_by_position
+from .candidates import Candidate
+from .sample import Pass, Sample
+from .stats import Interval, Pair, ratio
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predicted speed-up over plain decoding, with the interval that the choice of prompts alone gives it.
+
+    `iid` and `position` are the formula's, None where it says nothing (trees). `tokens_per_pass` and `seconds` per
+    token by phase are what the prediction rests on: propose, verify, rest, and plain (a plain round's, all of it).
+    """
+
+    candidate: Candidate
+    speedup: Interval
+    tokens_per_pass: float
+    acceptance: float | None
+    by_position: tuple[float, ...]
+    iid: float | None
+    position: float | None
+    seconds: Mapping[str, float]
+    by_category: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        out = {**self.__dict__, "candidate": self.candidate.name, "family": self.candidate.family}
+        return out | {"k": self.candidate.k, "way": self.candidate.way, "speedup": self.speedup.to_json()}
+
+
+@dataclass(frozen=True)
+class Told:
+    """The rounds that a candidate would have had on the prompt of a plain run."""
+
+    plain: Sample
+    category: str
+    rounds: list[Pass]
+
+
+def predict(
+    candidate: Candidate,
+    told: Sequence[Told],
+    calibration: Calibration,
+    who: str,
+    rates: tuple[float | None, tuple[float, ...]],
+    shares: Mapping[str, float],
+) -> Prediction | None:
+    """The prediction for these prompts; None without any. `who` drafts, by its name in the calibration; `rates` are
+
+    the acceptance rate and the conditional rates by position.
+    """
+    if not told:
+        return None
+    pairs, iid, position = [], [], []
+    seconds = dict.fromkeys(("propose", "verify", "rest", "plain"), 0.0)
+    tokens = rounds = 0
+    overall, by_position = rates
+    for t in told:
+        unit = _unit(t.plain, calibration)
+        cost = _costs(t, calibration, who, unit)
+        both = min(t.plain.tokens, sum(p.emitted for p in t.rounds))
+        parts = parts_of([p.emitted for p in t.rounds], both)
+        spent = [part * sum(cost(p)) for part, p in zip(parts, t.rounds, strict=False)]
+        plain = t.plain.seconds(both)
+        prompt, category = t.plain.prompt, t.category
+        pairs.append(Pair(prompt, category, plain, sum(spent)))
+        per_token = plain / both
+        whole = sum(sum(cost(p)) for p in t.rounds)
+        if overall is not None and not candidate.branch:
+            counts = [p.proposed for p in t.rounds]
+            iid.append(Pair(prompt, category, per_token * sum(expected_tokens(overall, n) for n in counts), whole))
+            expected = sum(expected_tokens_by_position(by_position, n) for n in counts)
+            position.append(Pair(prompt, category, per_token * expected, whole))
+        for p in t.rounds:
+            for name, x in zip(("propose", "verify", "rest"), cost(p), strict=True):
+                seconds[name] += x
+        seconds["plain"] += per_token * sum(p.emitted for p in t.rounds)
+        tokens += sum(p.emitted for p in t.rounds)
+        rounds += len(t.rounds)
+    value = ratio(pairs, shares, resamples=400)
+    kinds = dict.fromkeys(t.category for t in told)
+    return Prediction(
+        candidate,
+        value,
+        tokens / rounds,
+        overall,
+        by_position,
+        ratio(iid, shares, resamples=2).value if iid else None,
+        ratio(position, shares, resamples=2).value if position else None,
+        {name: x / tokens for name, x in seconds.items()},
+        {c: ratio([p for p in pairs if p.category == c], resamples=2).value for c in kinds},
+    )
+
+
+def _unit(plain: Sample, calibration: Calibration) -> float:
+    """How much slower than when it was calibrated the machine was in this block: it drifts, and a ratio need not."""
+    expected = calibration.at("", plain.context, 0)
+    return plain.seconds() / len(plain.passes) / (expected.verify + expected.rest)
+
+
+def _costs(t: Told, calibration: Calibration, who: str, unit: float) -> Callable[[Pass], tuple[float, float, float]]:
+    """A round's seconds by phase: (propose, verify, rest). What a lookup took was measured while it was replayed."""
+    known: dict[int, tuple[float, float, float]] = {}
+    for p in t.rounds:
+        if p.proposed not in known:
+            cost = calibration.at(who if p.proposed else "", t.plain.context, p.proposed)
+            known[p.proposed] = (cost.propose * unit, cost.verify * unit, cost.rest * unit)
+    if who:
+        return lambda p: known[p.proposed]
+    return lambda p: (p.propose, *known[p.proposed][1:])
