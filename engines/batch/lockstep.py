@@ -25,7 +25,7 @@ def decode_batch(
 
     In each round first the drafts of all rows come, then their verdicts; a pass's time is in the first of these
     verdicts, so of the events' seconds only the sums over rows say something. A row whose job is over takes the job
-    that `again(row)` returns, on the same session, or stays idle, padded, until all are over. `stopped` is asked while
+    that `again(row)` returns, on the same session, or is left out until all are over. `stopped` is asked while
     prompts are read; each job has its own for the rest.
     """
     if len(jobs) != len(rows.sessions) or any(j.session is not s for j, s in zip(jobs, rows.sessions, strict=False)):

@@ -126,20 +126,18 @@ class _Measuring:
             return
         yield point
         ways, tallies = (self.settings.plain(), self.settings), (Tally(size), Tally(size))
-        computed, texts = 0, {}
+        texts: dict[str, int] = {}
         for turn in range(max(LEAST_TURNS, len(groups))):
             first: tuple[dict, dict] = ({}, {})  # the events of each row's first run
             for which in (0, 1) if turn % 2 == 0 else (1, 0):
-                before = rows.computed
                 yield from self._stretch(rows, groups[turn % len(groups)], ways[which], tallies[which], first[which])
                 if self.stopped():
                     return
-                computed += which * (rows.computed - before)
             if turn < len(groups):
                 for row in range(size):
                     verdict = identity(first[0][row], first[1][row]).verdict
                     texts[verdict] = texts.get(verdict, 0) + 1
-            found = compare(*tallies, computed)
+            found = compare(*tallies)
             self.gain = found["tokens_per_pass"]
             yield Point(size, point.one, point.many, **found, texts=dict(texts))
 

@@ -34,11 +34,10 @@ class Point:
 
     `one`, `many`: seconds of a pass over 1 and over k + 1 tokens of each sequence, medians. `plain_rate`,
     `speculative_rate`: tokens per second of all sequences together. `low`, `high`: the spread of the speed-up (see
-    `bench.spread`), None of too few passes. `tokens_per_pass` is each sequence's own. Of all positions that
-    speculative passes computed, `wasted` is the share of rejected and unjudged proposals, `padded` the share that only
-    filled up rows which had less to say; `aside` is the share of the time spent outside passes. `texts` counts the
-    sequences by what `bench.identity` says of their greedy text against plain decoding in the same batch. What is not
-    known yet is None.
+    `bench.spread`), None of too few passes. `tokens_per_pass` is each sequence's own. `wasted` is the
+    share of the positions that speculative passes computed whose proposals were rejected or not judged, so that no
+    token came of them; `aside` the share of the time spent outside passes. `texts` counts the sequences by what
+    `bench.identity` says of their greedy text against plain decoding in the same batch. What is not known yet is None.
     """
 
     batch: int
@@ -52,7 +51,6 @@ class Point:
     acceptance_rate: float | None = None
     tokens_per_pass: float | None = None
     wasted: float | None = None
-    padded: float | None = None
     aside: float | None = None
     texts: dict[str, int] = field(default_factory=dict)
 
@@ -66,7 +64,7 @@ class Tally:
     def __init__(self, batch: int) -> None:
         self.batch = batch
         self.passes: list[float] = []  # seconds of each, with the proposing before it and the sampling after it
-        self.emitted = self.rounds = self.accepted = self.judged = self.offered = 0
+        self.emitted = self.rounds = self.accepted = self.judged = self.computed = 0
         self.aside = 0.0  # seconds outside target passes
         self._folds: dict[int, Fold] = {}
         self._pass: list[float] = []
@@ -88,7 +86,7 @@ class Tally:
             self.rounds += m.rounds
             self.accepted += m.accepted
             self.judged += m.accepted + m.rejected
-            self.offered += sum(r.rows for r in run.rounds)
+            self.computed += sum(r.rows for r in run.rounds)
 
     @property
     def running(self) -> int:
@@ -101,8 +99,8 @@ class Tally:
         return self.emitted / sum(self.passes)
 
 
-def compare(plain: Tally, other: Tally, computed: int) -> dict[str, Any]:
-    """The fields of a `Point` that two tallies of the same batch give; `computed` positions were run by `other`."""
+def compare(plain: Tally, other: Tally) -> dict[str, Any]:
+    """The fields of a `Point` that two tallies of the same batch give."""
     found = spread(plain.passes, other.passes)
     per_token = other.emitted / plain.emitted  # the spread is one of times, and the two emitted not quite the same
     return {
@@ -113,8 +111,7 @@ def compare(plain: Tally, other: Tally, computed: int) -> dict[str, Any]:
         "high": found and found[1] * per_token,
         "acceptance_rate": other.accepted / other.judged if other.judged else None,
         "tokens_per_pass": other.emitted / other.rounds,
-        "wasted": (other.offered - other.emitted) / computed,
-        "padded": (computed - other.offered) / computed,
+        "wasted": (other.computed - other.emitted) / other.computed,
         "aside": other.aside / sum(other.passes),
     }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..cost import expected_tokens
 from ..errors import UserError
@@ -169,15 +169,36 @@ def gain_ends(gpu: Gpu, model: Size, a: float, k: int, context: float = 0.0) -> 
     return high
 
 
+def rate_of(per_pass: float, k: int) -> float:
+    """The acceptance rate at which k proposed tokens yield `per_pass` tokens a pass: `expected_tokens` turned around.
+
+    A measured yield holds rounds with nothing to propose as well, which the rate per judged token knows nothing of.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if expected_tokens(middle, k) < per_pass else (low, middle)
+    return high if per_pass > 1 else 0.0
+
+
 def find_gpu(name: str) -> Gpu:
     """By name or a part of it, in any case. Raises UserError when none or several match."""
+    return _find(name, GPUS, "GPU", "or give its figures as GB/s,TFLOP/s")
+
+
+def find_size(name: str) -> Size:
+    """One of SIZES, likewise."""
+    return _find(name, SIZES, "model", "each in bfloat16")
+
+
+def _find(name: str, among: Sequence[Any], what: str, more: str) -> Any:
     wanted = name.lower().replace(" ", "")
-    found = [g for g in GPUS if wanted in g.name.lower().replace(" ", "")]
-    exact = [g for g in found if g.name.lower().replace(" ", "") == wanted]
-    if wanted and len(exact or found) == 1:
-        return (exact or found)[0]
-    names = ", ".join(g.name for g in (found if wanted and found else GPUS))
-    raise UserError(f"No one GPU is called {name!r}: choose one of {names}, or give its figures as GB/s,TFLOP/s.")
+    plain = {one.name.lower().replace(" ", ""): one for one in among}
+    found = [one for key, one in plain.items() if wanted and wanted in key]
+    if wanted in plain or len(found) == 1:
+        return plain.get(wanted) or found[0]
+    names = ", ".join(one.name for one in found or among)
+    raise UserError(f"No one {what} of the table is called {name!r}: choose one of {names}, {more}.")
 
 
 def curve(gpu: Gpu, model: Size, sizes: Sequence[int], a: float, k: int, context: float = 0.0) -> list[float]:

@@ -2,7 +2,7 @@
 
 What a row is told to read of its prompt waits until all rows can read together; what a round feeds (the text's last
 token and the proposal) is announced by whoever drives the rows, read in one pass by the first row that asks, and
-handed to the others as they ask. Rows that have less to say are padded. A row that begins anew finds the part of its
+handed to the others as they ask. Each row feeds as many tokens as it has. A row that begins anew finds the part of its
 prompt that is still in the cache.
 """
 
@@ -16,14 +16,14 @@ import torch
 from ..errors import UserError
 from ..model.decoder import too_long
 
-READ = 2048  # positions, all rows together, between two looks at `stopped` while prompts are read
+READ = 1024  # positions, all rows together, between two looks at `stopped` while prompts are read
 
 
 class Rows:
     """`sessions` are `count` rows of one batch of `decoder`, each of at most `capacity` positions.
 
-    No round may feed more than `widest` tokens. `computed` counts the positions that rounds have run so far, padding
-    included. Raises UserError for a model that has no batched pass, or whose context is too short.
+    No round may feed more than `widest` tokens of a row. Raises UserError for a model that has no batched pass, or
+    whose context is too short.
     """
 
     def __init__(self, decoder: Any, count: int, capacity: int, widest: int) -> None:
@@ -32,68 +32,66 @@ class Rows:
                 "This model runs through transformers here, which has no batched pass: choose a Llama, SmolLM2, Qwen, "
                 "Mistral or Gemma 3 model."
             )
-        whole = capacity + widest  # a row at its end is padded as far as the widest one goes
+        whole = capacity + widest  # attention is padded to the widest row, at the end of the longest, too
         if whole > decoder.context:
             raise too_long(decoder.name, whole, decoder.context, decoder.context)
         self.batch = decoder.batch(count, whole)
-        self.widest, self.computed = widest, 0
+        self.widest = widest
         self.sessions = [Row(self, i, decoder, capacity) for i in range(count)]
         self._held: list[list[int]] = [[] for _ in range(count)]  # what the cache has of each row
         self._feeds: dict[int, list[int]] = {}
-        self._logits: torch.Tensor | None = None
+        self._logits: dict[int, torch.Tensor] = {}
+        self._chunk = decoder.chunk
 
     def read(self, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Bring the cache to where the rows' texts are: forget what they gave up, read what they were told of.
 
         False when `stopped` ended it before all was read.
         """
-        batch = self.batch
-        for i, row in enumerate(self.sessions):
-            held = self._held[i]
+        for row, held in zip(self.sessions, self._held, strict=True):
             if held != row.ids[: len(held)]:
                 same = next((n for n, (a, b) in enumerate(zip(held, row.ids, strict=False)) if a != b), None)
                 del held[min(len(held), len(row.ids)) if same is None else same :]
-        batch.rollback([len(held) for held in self._held])
-        step = max(16, READ // len(self.sessions))
+        self.batch.rollback([len(held) for held in self._held])
+        step = max(16, min(self._chunk(self.batch.capacity), READ // len(self.sessions)))
         while any(len(row.ids) > len(held) for row, held in zip(self.sessions, self._held, strict=True)):
             if stopped():
                 return False
+            step = min(step, self.batch.capacity - max(self.batch.lengths))
             news = [row.ids[len(held) : len(held) + step] for row, held in zip(self.sessions, self._held, strict=True)]
-            width = min(max(map(len, news)), batch.capacity - max(batch.lengths))
-            self._pass([new[:width] for new in news], width, width)
+            self._pass(news, logits=False)
         return True
 
     def announce(self, feeds: dict[int, Sequence[int]]) -> None:
         """What each row of `feeds` is going to feed; the pass is run when the first of them does. Call `read` before.
 
-        Rows that are not named are padded. ValueError for a row that feeds more than `widest`.
+        ValueError for a row that feeds more than `widest`.
         """
         if any(not 0 < len(ids) <= self.widest for ids in feeds.values()):
             raise ValueError(f"a round feeds 1 to {self.widest} tokens")
-        self._feeds, self._logits = {i: list(ids) for i, ids in feeds.items()}, None
+        self._feeds, self._logits = {i: list(ids) for i, ids in feeds.items()}, {}
 
     def logits(self, index: int, ids: Sequence[int]) -> torch.Tensor:
         """float32 [len(ids), V] of the announced pass, for one row."""
         if self._feeds.get(index) != list(ids):
             raise ValueError(f"row {index} feeds {list(ids)} where {self._feeds.get(index)} was announced")
-        if self._logits is None:
+        if not self._logits:
             feeds = [self._feeds.get(i, []) for i in range(len(self.sessions))]
-            width = max(map(len, feeds))
-            self.computed += width * len(feeds)
-            self._logits = self._pass(feeds, width, 0)
-        return self._logits[index, : len(ids)]
+            parts = self._pass(feeds).split([len(feed) for feed in feeds])
+            self._logits = dict(enumerate(parts))
+        return self._logits[index]
 
     def try_pass(self, width: int) -> None:
         """A pass over `width` positions of every row, behind what is there, which is then forgotten: for a clock."""
-        self._pass([[]] * len(self.sessions), width, 0)
-
-    def _pass(self, feeds: Sequence[Sequence[int]], width: int, logits_from: int) -> torch.Tensor:
         before = list(self.batch.lengths)
-        logits = self.batch.forward([[*ids, *[0] * (width - len(ids))] for ids in feeds], logits_from=logits_from)
-        self.batch.rollback([n + len(ids) for n, ids in zip(before, feeds, strict=True)])
+        self.batch.forward([[0] * width] * len(before))
+        self.batch.rollback(before)
+
+    def _pass(self, feeds: Sequence[Sequence[int]], logits: bool = True) -> torch.Tensor:
+        out = self.batch.forward_uneven(feeds, logits=logits)
         for held, ids in zip(self._held, feeds, strict=True):
             held += ids
-        return logits
+        return out
 
 
 class Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TextIO
 
 from ..events import Done, Event, Verdict
@@ -79,6 +80,14 @@ def percent(x: float | None) -> str:
 def counted(n: int, noun: str) -> str:
     """ "1 token", "2 tokens", "2 passes"."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table: the head, a line under it, and the rows, each column as wide as it needs."""
+    lines = [head, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    out = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join([out[0], "  ".join("-" * w for w in widths), *out[1:]])
 
 
 def summary(events: list[Event]) -> str:

@@ -22,7 +22,8 @@ class Plan:
 
     `turns` and `masks` have an entry for full layers and one for sliding ones. `keys[i]`, `values[i]` [B, kv, T, D]
     are what layer i sees (T differs between the two kinds). The new ones go to `slots[i]` [2, B, kv, n, D], or, where
-    the rows have different lengths, into `slots[i]` [2, B, kv, capacity, D] at `where` (scattered).
+    the rows have different lengths, into `slots[i]` [2, B, kv, capacity, D] at `where` (scattered). `real`: which of
+    the B * n positions are there at all, ascending; the others only fill up. None: all of them.
     """
 
     rows: int
@@ -33,6 +34,7 @@ class Plan:
     values: list[torch.Tensor]
     slots: list[torch.Tensor] | tuple[torch.Tensor, ...]
     where: torch.Tensor | None = None
+    real: torch.Tensor | None = None
 
 
 def forebears(parents: Sequence[int]) -> tuple[list[int], list[list[bool]]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,9 @@ from .cache import Cache, Plan
 from .config import ModelConfig
 from .linear import Kernel
 from .rope import Turns
+
+if TYPE_CHECKING:
+    from .decoder_batch import DecoderBatch
 
 PREFILL = 512  # rows of a prompt that go through the layers at once
 _SCORES = 2**24  # the most attention scores per head that a pass may hold (64 MB of float32 masks)
@@ -91,6 +95,8 @@ class Decoder:
 
     def batch(self, rows: int, capacity: int | None = None, taps: Sequence[int] = ()) -> DecoderBatch:
         """`rows` new empty texts that go through the model together."""
+        from .decoder_batch import DecoderBatch
+
         return DecoderBatch(self, rows, min(self.context if capacity is None else capacity, self.context), taps)
 
     def new_features(self, rows: int, capacity: int, taps: Sequence[int]) -> torch.Tensor | None:
@@ -136,7 +142,9 @@ class Decoder:
         tapped: dict[int, torch.Tensor] | None = None,
         beside: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Residual rows [B * n, hidden] through the layers, in place. Writes their keys and values.
+        """Residual rows [B * n, hidden], or those of `plan.real` alone, through the layers, in place. Writes their keys
+
+        and values.
 
         `tapped` maps a count of layers to where [B, n, hidden] the stream behind them is to be copied. `beside`
         [B * n, hidden] are the embeddings that a head's first layer reads beside the stream.
@@ -144,6 +152,7 @@ class Decoder:
         c, B, n = self.config, plan.rows, plan.new
         kv, D, half, group, turned, every = c.kv_heads, c.head_dim, c.intermediate, self._group, self._turned, self._all
         rows, tiny, where, sliding, norm = B * n, self._tiny, plan.where, c.sliding, self._norm
+        real = plan.real
         keys, values, slots, activate, dtype = plan.keys, plan.values, plan.slots, self._activate, self.cache_dtype
         for i in range(c.layers) if layers is None else layers:
             w = self._layers[i]
@@ -152,7 +161,10 @@ class Decoder:
             if w.beside is not None:
                 h = x.clone() if w.norm_before_residual else h
                 x = torch.cat((norm(beside, w.beside, tiny), x), -1)
-            qkv = w.qkv(x).float().view(rows, every, D)
+            qkv = w.qkv(x).float()
+            if real is not None:
+                qkv = qkv.new_zeros(rows, every * D).index_copy_(0, real, qkv)
+            qkv = qkv.view(rows, every, D)
             if w.qk_norm is not None:
                 qkv[:, :turned] = norm(qkv[:, :turned], w.qk_norm, self._tiny_head)
             torch.view_as_complex(qkv.view(rows, every, D // 2, 2)).narrow(1, 0, turned).mul_(plan.turns[kind])
@@ -164,7 +176,8 @@ class Decoder:
             q = qkv.narrow(1, 0, c.heads).view(B, n, kv, group, D).permute(0, 2, 3, 1, 4)
             q = q.reshape(B, kv, group * n, D).to(dtype)
             a = F.scaled_dot_product_attention(q, keys[i], values[i], attn_mask=plan.masks[kind], scale=c.attn_scale)
-            a = w.out(a.view(B, kv, group, n, D).permute(0, 3, 1, 2, 4).reshape(rows, c.heads * D))
+            a = a.view(B, kv, group, n, D).permute(0, 3, 1, 2, 4).reshape(rows, c.heads * D)
+            a = w.out(a if real is None else a.index_select(0, real))
             h.add_(a if w.after_attention is None else norm(a.float(), w.after_attention, tiny))
             inner = w.gate_up(norm(h, w.mlp_norm, tiny))
             m = w.down(activate(inner.narrow(1, 0, half)).mul_(inner.narrow(1, half, half)))
@@ -187,7 +200,7 @@ def too_long(name: str, needed: int, capacity: int, context: int) -> UserError:
     return UserError(f"{name} would need {needed} positions, but {limit} is {capacity}; shorten the text.")
 
 
-def _windows(
+def windows(
     features: torch.Tensor | None, taps: Sequence[int], layers: Sequence[int] | None, start: int, new: int
 ) -> dict[int, torch.Tensor] | None:
     """Where the taps of `new` positions from `start` on go; none when only some of the layers run."""
@@ -239,7 +252,7 @@ class DecoderSession:
                 if parents is None
                 else self._cache.plan_tree(self.length, parents)
             )
-            tapped = _windows(self._features, self.taps, layers, self.length, len(part))
+            tapped = windows(self._features, self.taps, layers, self.length, len(part))
             h = self.hidden = d.run_layers(d.embed(part), plan, layers, tapped)
             self.length += len(part)
             if logits_from < i + len(part):
@@ -277,57 +290,3 @@ class DecoderSession:
         if self.features is not None:
             self.features[self._before : self._before + len(rows)] = self.features[[self._before + r for r in rows]]
         self.length = self._before + len(rows)
-
-
-class DecoderBatch:
-    """Several texts through one `Decoder`, each at its own length: `lengths` [B].
-
-    Rows that have less to say than the others are padded at the end with any id and rolled back afterwards.
-    `features` [B, capacity, taps * hidden] as in `DecoderSession`.
-    """
-
-    def __init__(self, decoder: Decoder, rows: int, capacity: int, taps: Sequence[int] = ()) -> None:
-        self.lengths, self.capacity, self.taps = [0] * rows, capacity, tuple(taps)
-        self.vocab_size, self.num_layers, self.device = decoder.vocab_size, decoder.num_layers, decoder.device
-        self.hidden: torch.Tensor | None = None  # [B, n, hidden], see DecoderSession
-        self._decoder, self._cache = decoder, decoder.new_cache(rows, capacity)
-        self.features = decoder.new_features(rows, capacity, taps)
-
-    @torch.inference_mode()
-    def forward(
-        self, ids: Sequence[Sequence[int]], *, logits_from: int = 0, layers: Sequence[int] | None = None
-    ) -> torch.Tensor:
-        """ids [B, n] at positions lengths[b] .. lengths[b]+n-1 -> float32 logits [B, n - logits_from, V]."""
-        d, B = self._decoder, len(self.lengths)
-        all_ids = torch.as_tensor(ids, dtype=torch.long, device=d.device)
-        if all_ids.ndim != 2 or all_ids.shape[0] != B:
-            raise ValueError(f"ids must be {B} rows of the same length, not of shape {tuple(all_ids.shape)}")
-        n, end = all_ids.shape[1], max(self.lengths) + all_ids.shape[1]
-        if end > self.capacity:
-            raise too_long(d.name, end, self.capacity, d.context)
-        d.check_layers(layers)
-        step, out = max(16, d.chunk(end) // B), []
-        for i in range(0, n, step):
-            part = all_ids[:, i : i + step]
-            m = part.shape[1]
-            plan = self._cache.plan(self.lengths, m)
-            fresh = self.features.new_empty(B, m, self.features.shape[-1]) if self.features is not None else None
-            tapped = _windows(fresh, self.taps, layers, 0, m)
-            h = d.run_layers(d.embed(part.flatten()), plan, layers, tapped).view(B, m, -1)
-            self.hidden = h
-            if tapped is not None:
-                for row, at in enumerate(self.lengths):
-                    self.features[row, at : at + m] = fresh[row]
-            self.lengths = [x + m for x in self.lengths]
-            if logits_from < i + m:
-                kept = h[:, max(0, logits_from - i) :]
-                out.append(d.logits(kept.flatten(0, 1)).view(B, -1, self.vocab_size))
-        return torch.cat(out, 1) if out else torch.empty(B, 0, self.vocab_size, device=d.device)
-
-    def rollback(self, lengths: Sequence[int]) -> None:
-        """Forget, in each row, all positions from lengths[b] on. ValueError where a row is not so long."""
-        if len(lengths) != len(self.lengths) or any(
-            not 0 <= new <= old for new, old in zip(lengths, self.lengths, strict=True)
-        ):
-            raise ValueError(f"cannot roll back from {self.lengths} to {list(lengths)}")
-        self.lengths = list(lengths)
