@@ -78,7 +78,9 @@ PRESETS: dict[str, Preset] = {
     "formula": Preset(_CLOCK, ({**_HEAD, "k": 4},)),
     "long-k": Preset(_CLOCK, tuple({**_HEAD, "k": k} for k in (2, 6, 14)), max_tokens=80),
     "temperature": Preset(
-        _CLASS, tuple({"proposer": "ngram", "k": 8, "sampling": {"temperature": t}} for t in (0.0, 0.7, 1.2))
+        _CLASS,
+        tuple({"proposer": "ngram", "k": 8, "sampling": {"temperature": t}} for t in (0.0, 0.7, 1.2)),
+        max_tokens=72,
     ),
     "code": Preset(_CODE, ({"proposer": "auto", "k": 8},)),
     "prose": Preset(_PROSE, ({"proposer": "auto", "k": 8},)),
