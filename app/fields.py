@@ -28,7 +28,7 @@ def panels_from(target: str, request: Mapping[str, Any]) -> dict[str, RunSetting
     `request` is {max_tokens, seed, panels: {letter: {field: value}}}. Raises UserError for one that no page sends.
     """
     panels = request.get("panels")
-    if not isinstance(panels, dict) or not panels or any(p not in LETTERS or not p for p in panels):
+    if not isinstance(panels, dict) or not panels or not set(panels) <= set(LETTERS):
         raise UserError("The page asked for no panel: reload it.")
     out: dict[str, RunSettings | UserError] = {}
     for letter in sorted(panels):

@@ -34,9 +34,7 @@ _log = logging.getLogger(__name__)
 
 def baseline_of(settings: RunSettings) -> RunSettings:
     """The plain run of the same prompt and settings; panels that differ in speculation alone share one."""
-    return settings.plain().replace(
-        k=4, verify="token", skip_layers=(), ngram_min=1, ngram_max=4, draft_sampling=None, candidates=0
-    )
+    return settings.plain().replace(k=4, verify="token", skip_layers=(), ngram_min=1, ngram_max=4, draft_sampling=None)
 
 
 def _kept(task: Task) -> int:

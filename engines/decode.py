@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .adaptive import FixedLength
 from .errors import UserError
-from .events import Done, Draft, Event, Extra, Judged, Proposed, Start, Verdict
+from .events import Done, Draft, Event, Proposed, Start, Verdict
 from .fold import PHASES, Fold
+from .judge import add_candidates, judge, verdict_of
 from .proposers.base import Proposal, Proposer
-from .sampling import Chance, greedy_ids, margin, raw_stats, top, warp
+from .sampling import Chance
 from .settings import RunSettings
 from .text.stops import StopFinder
-from .verify import Outcome, verify_block, verify_greedy, verify_tokens, verify_tree, verify_tree_greedy
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
     from .model import Session
@@ -131,8 +130,8 @@ def decode(job: Job) -> Iterator[Event]:
             job.sync()
             laps.to("verify")
 
-            outcome, p = _judge(s, logits, ids, proposal, chance)
-            verdict = _verdict(job, number, logits, p, proposal, outcome)
+            outcome, p = judge(s, logits, ids, proposal, chance)
+            verdict = verdict_of(number, logits, p, proposal, outcome)
             laps.to("sample")
 
             if hasattr(job.proposer, "observe"):
@@ -152,6 +151,8 @@ def decode(job: Job) -> Iterator[Event]:
             fold.add(verdict)
             laps.to("other")
             verdict.seconds.update(laps.round)
+            if s.candidates:  # for whoever looks on: the run would not need the time, and is not charged for it
+                add_candidates(verdict, logits, p, proposal, outcome, s.candidates, job.piece)
             yield verdict
             laps.resume()
     except UserError as error:
@@ -222,97 +223,6 @@ def _texts(job: Job, proposal: Proposal) -> list[str]:
     for i in range(len(proposal.ids)):
         texts.append(job.text.peek([proposal.ids[j] for j in proposal.path_to(i)])[-1])
     return texts
-
-
-def _judge(
-    s: RunSettings, logits: torch.Tensor, ids: list[int], proposal: Proposal, chance: Chance
-) -> tuple[Outcome, np.ndarray | None]:
-    """The verdict on a proposal, and the target's rows [n+1, V] (None under greedy decoding: one-hot)."""
-    if proposal.parents:
-        return _judge_tree(s, logits, ids, proposal, chance)
-    if s.sampling.greedy:
-        return verify_greedy(greedy_ids(logits, s.sampling, ids, proposal.ids), proposal.ids), None
-    p = warp(logits, s.sampling, ids, proposal.ids)
-    verify = verify_block if s.verify == "block" else verify_tokens
-    return verify(p, proposal.q, proposal.ids, chance), p
-
-
-def _judge_tree(
-    s: RunSettings, logits: torch.Tensor, ids: list[int], proposal: Proposal, chance: Chance
-) -> tuple[Outcome, dict[int, np.ndarray] | None]:
-    """As `_judge`, with the target's rows only where the walk through the tree came by: {row: [V]}."""
-
-    def path(i: int) -> list[int]:
-        return [proposal.ids[j] for j in proposal.path_to(i)]
-
-    if s.sampling.greedy:
-
-        def best(i: int) -> int:
-            return greedy_ids(logits[i + 1 : i + 2], s.sampling, [*ids, *path(i)])[0]
-
-        return verify_tree_greedy(best, proposal.children, proposal.ids), None
-    rows: dict[int, np.ndarray] = {}
-
-    def row(i: int) -> np.ndarray:
-        if i + 1 not in rows:
-            rows[i + 1] = warp(logits[i + 1 : i + 2], s.sampling, [*ids, *path(i)])[0]
-        return rows[i + 1]
-
-    return verify_tree(row, proposal.children, proposal.ids, chance), rows
-
-
-def _verdict(job: Job, number: int, logits: torch.Tensor, p: Any, proposal: Proposal, outcome: Outcome) -> Verdict:
-    """The outcome with all that a reader may want to see of it. `p` [row] is the target's law after the warping."""
-    n, accepted, count = len(proposal.ids), outcome.accepted, job.settings.candidates
-    nodes = list(range(min(accepted + 1, n))) if outcome.judged is None else outcome.judged
-    path = list(range(accepted)) if outcome.path is None else outcome.path
-    # The row that a token was judged by, and the one that the extra token came from.
-    at = [(proposal.parents[i] if proposal.parents else i - 1) + 1 for i in nodes]
-    last = path[-1] + 1 if path else 0
-    stood = set(path)
-    p_raw, rank = raw_stats(logits[[*at, last]], [*(proposal.ids[i] for i in nodes), outcome.extra])
-
-    def best(row: int) -> list[list] | None:
-        if not count:
-            return None
-        return _named(job, top(logits[row].softmax(-1) if p is None else p[row], count))
-
-    judged = []
-    for i, node in enumerate(nodes):
-        token, ok = proposal.ids[node], node in stood
-        q_row = None if proposal.q is None else proposal.q[node]
-        judged.append(
-            Judged(
-                token,
-                ok,
-                p=float(ok) if p is None else float(p[at[i]][token]),
-                q=1.0 if q_row is None else float(q_row[token]),
-                ratio=float(outcome.ratios[i]),
-                threshold=None if p is None else float(outcome.thresholds[i]),
-                u=None if p is None else float(outcome.us[i]),
-                p_raw=p_raw[i],
-                rank=rank[i],
-                top_p=best(at[i]),
-                top_q=_named(job, top(q_row, count)) if count and q_row is not None else None,
-                node=node if proposal.parents else None,
-            )
-        )
-    extra = Extra(
-        outcome.extra,
-        "",
-        outcome.kind,
-        p=1.0 if p is None else float(p[last][outcome.extra]),
-        p_raw=p_raw[-1],
-        rank=rank[-1],
-        mass=None if outcome.mass is None else float(outcome.mass),
-        top=best(last),
-        margin=margin(logits[last]),
-    )
-    return Verdict(number, accepted, judged, extra, {})
-
-
-def _named(job: Job, best: list[tuple[int, float]]) -> list[list]:
-    return [[token, job.piece(token), x] for token, x in best]
 
 
 class _End:

@@ -16,7 +16,7 @@ from exactness import ChiSquare
 from fakes import TableSession, job
 from test_exact_chisquare import always_accept, plain_law, residual_from_p
 
-from engines import decode as loop
+from engines import judge as loop
 from engines import verify as verification
 from engines.adaptive import AdaptiveLength, FixedLength
 from engines.cost import Costs

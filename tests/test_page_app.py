@@ -27,7 +27,7 @@ def test_the_page_is_built_without_torch():
         "import sys; sys.argv = ['app.py']\n"
         "from app.page import build_page, launch_options\n"
         "from engines.service import Engine\n"
-        "build_page(Engine(), 'smollm2-135m-instruct'); launch_options()\n"
+        "e, t = Engine(), 'smollm2-135m-instruct'; build_page(e, t); launch_options(e, t)\n"
         "print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'transformers', 'plotly', 'matplotlib'}))"
     )
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -161,6 +161,6 @@ def test_what_the_passes_cost_is_held_against_a_noisy_measurement():
         run.add = priced
         play()(run)
 
-    measured = pages(last(press([SKIP], script))[1])[-1]
+    measured = pages(last(press([SKIP], script))["A"])[-1]
     assert measured["speedup"] > 1.3 and measured["tone"] == "same"
     assert "is to be expected: the machine's speed changed" in measured["sentence"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.catalogue_choices import drafts_for
-from app.page import _panels
-from app.panel import FIELDS, PROPOSER_CHOICES, settings_from
+from app.fields import panels_from, settings_from
+from app.panel import PROPOSER_CHOICES
 from app.words import by_label, in_words, ranges
 from engines.errors import UserError
 from engines.settings import PROPOSERS, RunSettings, Sampling
@@ -32,7 +32,7 @@ SHARED = {"target": "smollm2-135m-instruct", "max_new_tokens": 64, "seed": 3}
 
 def read(**changes):
     typed = {**TYPED, **changes}
-    return settings_from([typed[name] for name in FIELDS], SHARED)
+    return settings_from(typed, SHARED)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,26 @@ def test_errors_name_the_fields_of_the_page(said, shown):
 
 
 def test_errors_of_what_the_page_reads_name_its_fields():
-    values = [{**TYPED, "ngram_min": 5}[name] for name in FIELDS] + [TYPED[name] for name in FIELDS]
-    first, second = _panels("t", 64, 3, values)
-    assert str(first) == "shortest match (5) must not exceed longest match (4)." and second.k == 8
-    values = [TYPED[name] for name in FIELDS]
-    assert str(_panels("t", 0, 3, values)[0]).startswith("max tokens must be")
-    assert str(_panels("t", 64, -1, values)[0]).startswith("seed must be")
+    asked = {"max_tokens": 64, "seed": 3, "panels": {"A": {**TYPED, "ngram_min": 5}, "B": TYPED}}
+    read_panels = panels_from("t", asked)
+    assert str(read_panels["A"]) == "shortest match (5) must not exceed longest match (4)."
+    assert read_panels["B"].k == 8
+    assert str(panels_from("t", {**asked, "max_tokens": 0})["B"]).startswith("max tokens must be")
+    assert str(panels_from("t", {**asked, "max_tokens": 4096})["B"]).startswith("The page shows up to 2048")
+    assert str(panels_from("t", {**asked, "seed": -1})["B"]).startswith("seed must be")
+
+
+@pytest.mark.parametrize("panels", [None, [], {}, {"E": TYPED}, {"": TYPED}, {"AB": TYPED}])
+def test_what_no_page_asks_is_refused(panels):
+    with pytest.raises(UserError, match="reload"):
+        panels_from("t", {"max_tokens": 64, "seed": 3, "panels": panels})
+
+
+@pytest.mark.parametrize(
+    "form", [None, 3, {}, {**TYPED, "verify": []}, {**TYPED, "k": float("nan")}, {**TYPED, "k": {}}]
+)
+def test_a_panel_that_no_page_sends_is_a_sentence(form):
+    assert isinstance(panels_from("t", {"max_tokens": 64, "seed": 3, "panels": {"A": form}})["A"], UserError)
 
 
 @pytest.mark.parametrize(
