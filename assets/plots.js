@@ -88,44 +88,49 @@
       this.grid.hidden = true;
       this.figures = null;
       this.timer = 0;
-      this.next = 0;
+      this.drawn = -Infinity; // when
+      this.took = 0;
       this.chosen = "";
       this.details.addEventListener("toggle", () => this.soon());
       document.addEventListener("specplay:changed", () => this.soon());
       document.addEventListener("visibilitychange", () => this.soon());
-      kit.onLook(this.grid, () => this.soon());
+      kit.onLook(this.grid, () => this.soon(0));
     }
 
-    soon() {
-      if (!this.details.open || this.timer || document.hidden) return;
+    // `share`: how much longer than drawing took the machine is to be left alone; of what a person did, not at all.
+    soon(share = SHARE) {
+      if (!this.details.open || document.hidden || (this.timer && share)) return;
+      clearTimeout(this.timer);
+      const wait = this.drawn + Math.max(EVERY_MS, share * this.took) - performance.now();
       this.timer = setTimeout(() => {
         this.timer = 0;
         this.update();
-      }, Math.max(0, this.next - performance.now()));
+      }, Math.max(0, wait));
     }
 
     async update() {
-      if (!this.details.open) return;
+      if (!this.plotly) await this.load();
+      if (!this.plotly || !this.details.open) return;
       const views = root.SpecPlay.views ? root.SpecPlay.views() : [];
       const some = views.some((v) => v.fold.rounds.length);
       this.grid.hidden = !some;
       this.say.textContent = some ? "" : NOTHING;
       if (!some) return;
-      try {
-        if (!this.plotly) this.say.textContent = "Loading what draws the plots.";
-        this.plotly ??= await root.SpecPlay.plotly();
-      } catch (error) {
-        this.say.textContent = "What draws the plots could not be loaded: reload the page.";
-        this.grid.hidden = true;
-        return;
-      }
-      this.say.textContent = "";
       const begin = performance.now();
       this.figures ??= plotFigures.map((definition) => new Figure(definition, this.grid, this));
       const colours = kit.palette(this.root);
       for (const figure of this.figures) figure.update(this.plotly, views, this.chosen, colours);
-      const end = performance.now();
-      this.next = end + Math.max(EVERY_MS, SHARE * (end - begin));
+      this.drawn = performance.now();
+      this.took = this.drawn - begin;
+    }
+
+    async load() {
+      this.say.textContent = "Loading what draws the plots.";
+      try {
+        this.plotly = await root.SpecPlay.plotly();
+      } catch (error) {
+        this.say.textContent = "What draws the plots could not be loaded: close this section and open it again.";
+      }
     }
   }
 

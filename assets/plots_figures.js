@@ -12,6 +12,10 @@
 
   const panels = (views) => views.filter((v) => !v.baseline);
   const proposing = (views) => panels(views).filter((v) => data.speculative(v.fold) && v.fold.rounds.length);
+  // On a narrow screen two columns, so that not every entry takes a line.
+  const legend = (colours, width, more) => ({
+    ...layout(colours).legend, ...(width < NARROW ? { entrywidth: 0.48, entrywidthmode: "fraction" } : {}), ...more,
+  });
   const note = (colours, text, more) => ({ text, showarrow: false, font: { size: FONT, color: colours.ink }, ...more });
 
   const rounds = {
@@ -20,7 +24,7 @@
       "tokens: a bar that ends below its line saved time. The dashed line is one plain token.",
     find: (chosen, views) => data.roundCosts(chosen, views),
     empty: (d) => !d.bars.length, summary: data.roundCostsSummary, table: data.tables.roundCosts,
-    draw(d, colours) {
+    draw(d, colours, width) {
       const at = d.bars.map((b) => (b.from + b.to) / 2);
       const name = (b) => (b.from === b.to ? "round " + b.from : "rounds " + b.from + " to " + b.to + " (mean)") + ": " + fixed(b.tokens, d.size > 1 ? 1 : 0) + " tokens";
       const traces = PHASES.map((phase) => ({
@@ -40,7 +44,8 @@
       }
       const title = d.size === 1 ? "round" : "round (each bar is the mean of " + d.size + ")";
       return { traces, layout: layout(colours, {
-        height: 320, barmode: "stack", bargap: 0, margin: { l: 50, r: 12, t: 58, b: 44 }, xaxis: axis(colours, title, { showgrid: false }), yaxis: axis(colours, "time (ms)", { rangemode: "tozero" }),
+        height: 320, barmode: "stack", bargap: 0, legend: legend(colours, width, { traceorder: "normal" }),
+        xaxis: axis(colours, title, { showgrid: false }), yaxis: axis(colours, "time (ms)", { rangemode: "tozero" }),
       }) };
     },
   };
@@ -75,7 +80,7 @@
       const domains = narrow ? [[0, 1], [0.59, 1], [0, 1], [0, 0.37]] : [[0, 0.46], [0, 1], [0.54, 1], [0, 1]];
       const titles = [["x domain", "y domain", "of those judged"], ["x2 domain", "y2 domain", "of those proposed"]];
       return { traces, layout: layout(colours, {
-        height: narrow ? 520 : 320, margin: { l: 50, r: 12, t: 60, b: 44 }, legend: { ...layout(colours).legend, y: narrow ? 1.07 : 1.1 },
+        height: narrow ? 520 : 320, legend: legend(colours, width, { y: narrow ? 1.07 : 1.1 }),
         annotations: titles.map(([xref, yref, text]) => note(colours, text, { xref, yref, x: 0, y: 1, xanchor: "left", yanchor: "bottom" })),
         xaxis: axis(colours, narrow ? "" : "position in the proposal", { ...x, domain: domains[0] }), yaxis: axis(colours, "share accepted", { ...y, domain: domains[1] }),
         xaxis2: axis(colours, "position in the proposal", { ...x, domain: domains[2], anchor: "y2" }), yaxis2: axis(colours, narrow ? "share accepted" : "", { ...y, domain: domains[3], anchor: "x2" }),
@@ -89,7 +94,7 @@
       "acceptance rate and the same lengths of proposals (lines): each token accepted independently of the others.",
     find: (chosen, views) => proposing(views).map((view) => ({ ...data.passes(view), at: panels(views).indexOf(view) })).filter((d) => d.rounds),
     empty: (all) => !all.length, summary: data.passesSummary, table: data.tables.passes,
-    draw(all, colours) {
+    draw(all, colours, room) {
       const width = 0.82 / all.length;
       const traces = [];
       all.forEach((d, i) => {
@@ -106,7 +111,7 @@
         });
       });
       return { traces, layout: layout(colours, {
-        height: 320, barmode: "overlay", margin: { l: 56, r: 12, t: 14 + 22 * Math.min(4, all.length), b: 44 },
+        height: 320, barmode: "overlay", legend: legend(colours, room),
         xaxis: axis(colours, "tokens that a pass yielded", { dtick: 1, showgrid: false }), yaxis: axis(colours, "share of passes", { rangemode: "tozero", tickformat: ".0%" }),
       }) };
     },
@@ -132,12 +137,13 @@
         type: "scatter", mode: "markers", name: "predicted", x: all.map((d) => d.predicted), y: all.map((d, i) => i + 0.22), hovertemplate: "predicted %{x:.2f}×<extra></extra>",
         marker: { size: 12, symbol: looks.map((l) => l.symbol + "-open"), color: looks.map((l) => l.colour), line: { width: 2 } },
       });
-      const titles = all.map((d, i) => note(colours, literal(short(d.title + (d.instead ? " (" + d.instead + ")" : ""))), { xref: "paper", x: 0.01, xanchor: "left", yref: "y", y: i - 0.32 }));
+      const titles = all.map((d, i) => note(colours, literal(short(d.title + (d.instead ? " (" + d.instead + ")" : ""))), { xref: "paper", x: 0.01, xanchor: "left", yref: "y", y: i - 0.34, bgcolor: colours.card }));
       return { traces, layout: layout(colours, {
-        height: 120 + 76 * all.length, margin: { l: 40, r: 16, t: 48, b: 46 },
+        height: Math.max(320, 110 + 58 * all.length),
         shapes: [{ type: "line", xref: "x", x0: 1, x1: 1, yref: "paper", y0: 0, y1: 1, line: { color: colours.ink, width: 2, dash: DASH } }],
         annotations: [...titles, note(colours, "1×: plain decoding", { xref: "x", x: 1, yref: "paper", y: 1, yanchor: "bottom", xanchor: most > 2 ? "left" : "center" })],
-        legend: { ...layout(colours).legend, y: 1.09 }, xaxis: axis(colours, "speed-up over plain decoding (×)", { range: [0, most * 1.08] }),
+        legend: legend(colours, width, { y: 1.09 }),
+        xaxis: axis(colours, "speed-up over plain decoding (×)", { range: [0, most * 1.08] }),
         yaxis: axis(colours, "", { range: [all.length - 0.45, -0.6], tickvals: all.map((d, i) => i), ticktext: all.map((d) => literal(d.name)), showgrid: false }),
       }) };
     },
@@ -151,7 +157,7 @@
       "is the target's first choice, however sure either was.",
     find: (chosen) => data.confidences(chosen),
     empty: (d) => !d.points.length, summary: data.confidencesSummary, table: data.tables.confidences,
-    draw(d, colours) {
+    draw(d, colours, width) {
       // Where q is one and the same, tokens are spread sideways: at their golden-ratio place, so that redrawing moves none.
       const spread = (i) => (d.flat ? ((i * 0.618) % 1 - 0.5) * 0.7 : 0);
       const all = d.points.map((point, i) => ({ ...point, x: point.q + spread(i) }));
@@ -172,7 +178,7 @@
       const x = d.flat ? { range: [q - 0.6, q + 0.6], tickvals: [q], ticktext: [fixed(q, 2)], showgrid: false } : { range: [-0.04, 1.04], dtick: 0.25, tickformat: ".2f" };
       const named = d.flat ? "q, the same for every token (spread sideways to be told apart)" : d.greedy ? "q: the proposer's confidence" : "q: the proposer's probability";
       return { traces, layout: layout(colours, {
-        height: 340, xaxis: axis(colours, named, x), yaxis: axis(colours, "p: the target's probability", { range: [-0.04, 1.04], dtick: 0.25, tickformat: ".2f" }),
+        height: 340, legend: legend(colours, width), xaxis: axis(colours, named, x), yaxis: axis(colours, "p: the target's probability", { range: [-0.04, 1.04], dtick: 0.25, tickformat: ".2f" }),
       }) };
     },
   };
