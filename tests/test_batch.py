@@ -11,7 +11,7 @@ import torch
 from fakes import LetterTokenizer, Scripted, TableSession, job
 
 from engines.batch.lockstep import decode_batch
-from engines.batch.measure import BatchPlan
+from engines.batch.plan import BatchPlan
 from engines.batch.results import Point, Progress, Skipped, conclusion
 from engines.batch.rows import Rows
 from engines.cost import Costs

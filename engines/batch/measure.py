@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -21,14 +20,11 @@ from ..errors import UserError
 from ..events import Done, Event
 from ..settings import RunSettings
 from .lockstep import decode_batch
+from .plan import BatchPlan, Say
 from .results import Point, Progress, Skipped, Tally, compare, counted
 from .rows import Rows
 
-SIZES = (1, 2, 4, 8, 16, 32, 64)
-PROPOSERS = ("ngram", "suffix", "recycle")  # one object per row costs nothing; a draft's steps would need batches, too
-MAX_BATCH = 256
 MAX_BYTES = 2 * 10**9  # of the cache and logits of one batch
-MAX_GROUPS = 8  # of prompts that one size goes through
 LEAST_TURNS = 2  # of plain and speculative decoding
 CLOCKED = 4  # passes of each width that are timed, after one that is not
 GUESSED_YIELD = 1.5  # tokens per pass, before any is known
@@ -37,50 +33,9 @@ SEEDS = 1000  # rows of one batch have seeds of their own; a row that begins aga
 SAY_SECONDS = 1.0
 
 Item = Progress | Point | Skipped
-Say = Callable[..., None]
 
 
-@dataclass(frozen=True)
-class BatchPlan:
-    """What is to be measured.
-
-    `settings.max_new_tokens` is how much a sequence writes before it begins again, and, times the batch, what each
-    measured stretch emits. The rows take the prompts in turn, over again if they are fewer. `budget` in seconds: sizes
-    that would not fit any more are left out, and said to be. UserError for what cannot be measured.
-    """
-
-    settings: RunSettings
-    prompts: tuple[str, ...]
-    sizes: tuple[int, ...] = SIZES
-    budget: float = 180.0
-
-    def __post_init__(self) -> None:
-        if self.settings.proposer not in PROPOSERS:
-            raise UserError(
-                f"In a batch the proposer must be one of {', '.join(PROPOSERS)}, not {self.settings.proposer}: those "
-                "that draft with a model would have to draft in batches, too."
-            )
-        if not self.prompts:
-            raise UserError("There is no prompt: give at least one.")
-        if not self.sizes or not all(isinstance(b, int) and 1 <= b <= MAX_BATCH for b in self.sizes):
-            raise UserError(f"Batch sizes are whole numbers from 1 to {MAX_BATCH}, such as 1,2,4,8.")
-        if not 0 < self.budget < 1e6:
-            raise UserError("The time limit must be a number of seconds above 0.")
-        if self.settings.max_new_tokens < 8:
-            raise UserError("max-new-tokens must be 8 or more: shorter stretches time nothing.")
-
-    def __call__(self, models: Any, say: Say, stopped: Callable[[], bool]) -> Iterator[Item]:
-        """Measure, smallest batch first. A generator for `Engine.work`; what was yielded holds whenever it is ended."""
-        yield from _Measuring(self, models, say, stopped).run()
-
-    def groups(self, size: int) -> list[list[int]]:
-        """Which prompts the rows of a batch take, group by group."""
-        count = len(self.prompts)
-        number = min(MAX_GROUPS, -(-count // size))
-        return [[(g * count // number + row) % count for row in range(size)] for g in range(number)]
-
-
-class _Measuring:
+class Measuring:
     def __init__(self, plan: BatchPlan, models: Any, say: Say, stopped: Callable[[], bool]) -> None:
         self.plan, self.models, self.say, self.stopped = plan, models, say, stopped
         self.settings = plan.settings.replace(branch=1)  # a batch's passes are chains

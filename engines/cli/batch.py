@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..batch import roofline
-from ..batch.measure import PROPOSERS, SIZES, BatchPlan
+from ..batch.plan import PROPOSERS, SIZES, BatchPlan
 from ..batch.results import Point, Progress, Skipped, conclusion
 from ..errors import UserError
 from ..settings import DTYPES, MAX_K, RunSettings, Sampling
