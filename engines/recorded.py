@@ -14,7 +14,8 @@ from .errors import UserError
 from .events import Done, Draft, Event, Start, Verdict
 from .fold import Fold
 from .settings import MAX_K
-from .trace_check import Bad, checked, need
+from .trace_check import checked
+from .trace_types import Bad, need
 
 FOLDER = Path(__file__).resolve().parent.parent / "assets" / "recorded"
 MAX_BYTES = 20_000_000

@@ -27,10 +27,10 @@ from engines.recorded import FOLDER, MAX_BYTES, of_lesson, read, split
 from engines.settings import Sampling
 
 
-def lines_of(capacity=4096, **more) -> list[str]:
+def lines_of(**more) -> list[str]:
     """A run of the real loop on a model of eight tokens, as `--trace` writes it."""
     options = {"proposer": RecycleProposer(3), "k": 6, "max_new_tokens": 24, "candidates": 3}
-    made = job(TableSession(seed=5, capacity=capacity), **(options | more))
+    made = job(TableSession(seed=5), **(options | more))
     made.start.prompt_text, made.start.prompt_tokens = "ab", ["a", "b"]
     made.start.costs = {"verify": {"0": 1.0, "4": 1.2}, "draft": 0.1, "pass_seconds": 0.02}
     made.start.versions = {"machine": "made for a test"}
@@ -195,10 +195,12 @@ def test_order_and_size(lines, says):
         split(lines)
 
 
-def test_a_run_of_more_tokens_than_can_be_shown_is_refused():
-    lines = lines_of(5000, proposer=None, max_new_tokens=4097, candidates=0)
-    with pytest.raises(UserError, match="more than 4096 tokens"):
-        split(lines)
+def test_a_run_of_more_tokens_than_can_be_shown_is_refused(monkeypatch):
+    monkeypatch.setattr("engines.recorded.MAX_TOKENS", 24)
+    assert split(RUNS["tree"])[0][-1].keep == 24
+    monkeypatch.setattr("engines.recorded.MAX_TOKENS", 23)
+    with pytest.raises(UserError, match="more than 23 tokens"):
+        split(RUNS["tree"])
 
 
 def test_a_span_beyond_the_text_is_refused():
@@ -256,7 +258,7 @@ def broken(seed: int) -> list[str]:
     return lines
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**9))
 def test_broken_files_are_refused_or_harmless(seed):
     """What passes must not crash anything that shows or compares runs."""

@@ -250,9 +250,9 @@ def test_on_the_real_model(models, monkeypatch):
         for wrong, verdict in ((False, "same"), (True, "differs")):
             if wrong:
                 always_accept(monkeypatch)
-            work = engine.work(settings.target, same_law(settings, prompt, 150))
+            work = engine.work(settings.target, same_law(settings, prompt, 100))
             assert work.wait(240) and work.error is None
             last = work.take()[-1]
-            assert (last["verdict"], last["done"]) == (verdict, 150) and last["proposing"] == 150
+            assert (last["verdict"], last["done"]) == (verdict, 100) and last["proposing"] == 100
     finally:
         engine.close()
