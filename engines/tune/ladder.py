@@ -13,6 +13,7 @@ It can be stopped between two runs; what was measured till then is what the repo
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,7 @@ class Tuner:
         self.race: Race | None = None
         self.calibration = Calibration()
         self.ended = "settled"
+        self._who = {c.name: bench.who(c) for c in self.candidates}
         self._order = _in_turn(prompts, self.options.seed)
         self._block_seconds: dict[str, list[float]] = {}
         self._begin = 0.0
@@ -119,7 +121,17 @@ class Tuner:
             self.store.calibrated(self.calibration, self._note_time())
         else:
             self.calibration = self.store.calibration
+        self.measured.expected = self._expected_seconds
         yield Calibrated(self.calibration, fresh)
+
+    def _expected_seconds(self, s: Sample) -> float | None:
+        """What a run's rounds cost by the calibration; None for a drafter that was not calibrated."""
+        who = self._who.get(s.candidate, "")
+        if who not in self.calibration.rounds:
+            return None
+        counts = Counter(p.proposed for p in s.passes)
+        cost = self.calibration.at
+        return sum(cost(who if n else "", s.context, n).total * times for n, times in counts.items())
 
     def _acceptance(self) -> Iterator[Progress]:
         if self.store.finalists is not None:

@@ -7,9 +7,12 @@ for each position. Where acceptance comes in stretches, as in copied text, the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ..bench import shares as parts_of
 from ..cost import Calibration, expected_tokens, expected_tokens_by_position
@@ -68,27 +71,26 @@ def predict(
     seconds = dict.fromkeys(("propose", "verify", "rest", "plain"), 0.0)
     tokens = rounds = 0
     overall, by_position = rates
+    by_formula = overall is not None and not candidate.branch
     for t in told:
-        unit = _unit(t.plain, calibration)
-        cost = _costs(t, calibration, who, unit)
-        both = min(t.plain.tokens, sum(p.emitted for p in t.rounds))
-        parts = parts_of([p.emitted for p in t.rounds], both)
-        spent = [part * sum(cost(p)) for part, p in zip(parts, t.rounds, strict=False)]
+        phases = np.array(_costs(t, calibration, who))  # [rounds, 3]
+        each, emitted = phases.sum(axis=1), [p.emitted for p in t.rounds]
+        both = min(t.plain.tokens, sum(emitted))
+        parts = parts_of(emitted, both)
         plain = t.plain.seconds(both)
-        prompt, category = t.plain.prompt, t.category
-        pairs.append(Pair(prompt, category, plain, sum(spent)))
-        per_token = plain / both
-        whole = sum(sum(cost(p)) for p in t.rounds)
-        if overall is not None and not candidate.branch:
-            counts = [p.proposed for p in t.rounds]
-            iid.append(Pair(prompt, category, per_token * sum(expected_tokens(overall, n) for n in counts), whole))
-            expected = sum(expected_tokens_by_position(by_position, n) for n in counts)
-            position.append(Pair(prompt, category, per_token * expected, whole))
-        for p in t.rounds:
-            for name, x in zip(("propose", "verify", "rest"), cost(p), strict=True):
-                seconds[name] += x
-        seconds["plain"] += per_token * sum(p.emitted for p in t.rounds)
-        tokens += sum(p.emitted for p in t.rounds)
+        pairs.append(Pair(t.plain.prompt, t.category, plain, float(each[: len(parts)] @ parts)))
+        if by_formula:
+            counts, whole = Counter(p.proposed for p in t.rounds), float(each.sum())
+            for kept, law, given in (
+                (iid, expected_tokens, overall),
+                (position, expected_tokens_by_position, by_position),
+            ):
+                expected = sum(law(given, n) * times for n, times in counts.items())
+                kept.append(Pair(t.plain.prompt, t.category, plain / both * expected, whole))
+        for name, x in zip(("propose", "verify", "rest"), phases.sum(axis=0).tolist(), strict=True):
+            seconds[name] += x
+        seconds["plain"] += plain / both * sum(emitted)
+        tokens += sum(emitted)
         rounds += len(t.rounds)
     value = ratio(pairs, shares, resamples=400)
     kinds = dict.fromkeys(t.category for t in told)
@@ -111,13 +113,13 @@ def _unit(plain: Sample, calibration: Calibration) -> float:
     return plain.seconds() / len(plain.passes) / (expected.verify + expected.rest)
 
 
-def _costs(t: Told, calibration: Calibration, who: str, unit: float) -> Callable[[Pass], tuple[float, float, float]]:
-    """A round's seconds by phase: (propose, verify, rest). What a lookup took was measured while it was replayed."""
+def _costs(t: Told, calibration: Calibration, who: str) -> list[tuple[float, float, float]]:
+    """Each round's seconds by phase: propose, verify, rest. What a lookup took was measured while it was replayed."""
+    unit = _unit(t.plain, calibration)
     known: dict[int, tuple[float, float, float]] = {}
-    for p in t.rounds:
-        if p.proposed not in known:
-            cost = calibration.at(who if p.proposed else "", t.plain.context, p.proposed)
-            known[p.proposed] = (cost.propose * unit, cost.verify * unit, cost.rest * unit)
+    for n in {p.proposed for p in t.rounds}:
+        cost = calibration.at(who if n else "", t.plain.context, n)
+        known[n] = (cost.propose * unit, cost.verify * unit, cost.rest * unit)
     if who:
-        return lambda p: known[p.proposed]
-    return lambda p: (p.propose, *known[p.proposed][1:])
+        return [known[p.proposed] for p in t.rounds]
+    return [(p.propose, *known[p.proposed][1:]) for p in t.rounds]

@@ -1,10 +1,17 @@
-"""Runs side by side: which of the measured settings leads, which are beaten, and when enough is known."""
+"""Runs side by side: which of the measured settings leads, which are beaten, and when enough is known.
+
+Two questions are asked of the same runs. What a setting brings on prompts *like these* is what is reported, and other
+prompts are what makes it unsure. Which setting is best *for these prompts* decides while measuring goes on: of that
+nothing but the clock is unsure any more once all prompts were run.
+"""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..bench import MIN_TOKENS
 from .candidates import PLAIN, Candidate
@@ -23,6 +30,7 @@ class Measured:
     prompts: Sequence[Prompt]
     blocks: dict[int, dict[str, Sample]] = field(default_factory=dict)
     skipped: set[int] = field(default_factory=set)  # prompts that cannot be measured
+    expected: Callable[[Sample], float | None] = lambda sample: None  # a run's seconds by the calibration
 
     def add(self, samples: Iterable[Sample]) -> None:
         for s in samples:
@@ -70,6 +78,45 @@ class Measured:
         shares = self.shares if category is None else None
         return ratio(self.pairs(over, name, category), shares, level, resamples=400 if level == SURE else 2000)
 
+    def here(self, name: str, over: str = PLAIN.name) -> Interval | None:
+        """`speedup` for these very prompts, at the rate SURE: a part of them has been run, and of what the ratios vary
+
+        by from prompt to prompt only the share of those not yet run is open (the correction for a finite population).
+        What the clock adds stays; it is told from what the two runs of a block took beyond their rounds' costs.
+        """
+        found = self.speedup(name, over, SURE)
+        if found is None or found.low is None or not found.of_prompts:
+            return found
+        share = self._open_share(self.pairs(over, name), over, name)
+        middle = math.log(found.value)
+        low, high = (math.exp(middle + (math.log(x) - middle) * math.sqrt(share)) for x in (found.low, found.high))
+        return replace(found, low=low, high=high)
+
+    def _open_share(self, pairs: Sequence[Pair], top: str, bottom: str) -> float:
+        """Of the variance that the interval rests on, the share that is open for these prompts: 0 to 1."""
+        noise = [math.log(a / b) for a, b in self._units(top, bottom)]
+        if len(noise) < 3:
+            return 1.0
+        by_prompt: dict[int, list[float]] = {}
+        middle = sum(p.top for p in pairs) / sum(p.bottom for p in pairs)
+        for p in pairs:
+            by_prompt.setdefault(p.prompt, []).append(p.top / p.bottom / middle)
+        whole = statistics.variance([sum(x) / len(x) for x in by_prompt.values()])
+        clock = min(whole, statistics.variance(noise) * len(by_prompt) / len(pairs))
+        usable = len(self.prompts) - len(self.skipped | self.short)
+        left = max(0.0, 1 - len(by_prompt) / usable)
+        return 1.0 if whole <= 0 else ((whole - clock) * left + clock) / whole
+
+    def _units(self, top: str, bottom: str) -> list[tuple[float, float]]:
+        """Per block, by how much either run was slower than its rounds' costs by the calibration."""
+        out = []
+        for b in self.blocks.values():
+            if top in b and bottom in b:
+                expected = [self.expected(b[name]) for name in (top, bottom)]
+                if all(expected):
+                    out.append((b[top].seconds() / expected[0], b[bottom].seconds() / expected[1]))
+        return out
+
 
 class Race:
     """The finalists of the confirming, plain decoding among them though it is not in `live`."""
@@ -79,42 +126,53 @@ class Race:
         self.all = list(finalists)
 
     def standing(self, level: float = LEVEL) -> list[tuple[Candidate, Interval]]:
-        """Measured speed-ups over plain, the best first."""
+        """Measured speed-ups over plain, the best first; those that were taken out come last, as they were not run on
+
+        the same prompts as the others.
+        """
         found = [(c, self.measured.speedup(c.name, level=level)) for c in self.all]
-        return sorted(((c, i) for c, i in found if i is not None), key=lambda x: -x[1].value)
+        leader = self.leader()
+        return sorted(
+            ((c, i) for c, i in found if i is not None),
+            key=lambda x: (x[0] != leader, x[0] not in self.live, -x[1].value),
+        )
 
     def beaten(self) -> list[tuple[Candidate, str]]:
         """Takes those out that the leader is surely faster than, and says why."""
-        at = self._leader()
+        at = self.leader()
         out: list[tuple[Candidate, str]] = []
         if at is None:
             return out
         for c in [c for c in self.live if c != at]:
-            against = self.measured.speedup(at.name, over=c.name, level=SURE)
+            against = self.measured.here(at.name, over=c.name)
             if against is not None and against.prompts >= self.least and against.above_one:
                 self.live.remove(c)
                 out.append((c, f"{at.name} is {against.value:.2f} times as fast"))
         return out
 
-    def _leader(self) -> Candidate | None:
-        """The fastest of those that still run."""
-        return next((c for c, _ in self.standing(SURE) if c in self.live), None)
+    def leader(self) -> Candidate | None:
+        """The fastest of those that still run, by the blocks in which all of them ran."""
+        names = [PLAIN.name, *(c.name for c in self.live)]
+        blocks = {n: b for n, b in self.measured.blocks.items() if all(name in b for name in names)}
+        common = Measured(self.measured.prompts, blocks, self.measured.skipped)
+        found = [(c, ratio(common.pairs(PLAIN.name, c.name), self.measured.shares, resamples=2)) for c in self.live]
+        return max(((c, i.value) for c, i in found if i is not None), key=lambda x: x[1], default=(None, 0.0))[0]
 
     def settled(self) -> bool:
         """Nothing that matters is open: no other setting can be more than 3 % better than the leader, and whether it
 
         beats plain decoding is known, or by how little it can at most.
         """
-        at = self._leader()
+        at = self.leader()
         if at is None:
             return False
-        plain = self.measured.speedup(at.name, level=SURE)
+        plain = self.measured.here(at.name)
         if plain is None or plain.low is None or plain.prompts < self.least:
             return False
         if not (plain.low > 1 or plain.high < SAME):
             return False
         for c in (c for c in self.live if c != at):
-            against = self.measured.speedup(c.name, over=at.name, level=SURE)
+            against = self.measured.here(c.name, over=at.name)
             if against is None or against.high is None or against.high > SAME:
                 return False
         return True

@@ -93,8 +93,8 @@ def _why(tuner: Tuner, best: Candidate | None) -> list[str]:
         f"Acceptance: {accepted}a pass yielded {mine['tokens_per_pass']:.2f} tokens.",
         f"Cost: a round took {whole:.2f} times a plain one: the pass {rounds['verify']:.2f}, proposing "
         f"{rounds['propose']:.2f}, sampling and the rest {rounds['rest']:.2f}.",
-        f"Together: {mine['tokens_per_pass']:.2f} tokens / {whole:.2f} = {mine['tokens_per_pass'] / whole:.2f} times as "
-        "many tokens per second as plain decoding.",
+        f"Together: {mine['tokens_per_pass']:.2f} tokens / {whole:.2f} = {mine['tokens_per_pass'] / whole:.2f} times "
+        "as many tokens per second as plain decoding.",
     ]
     prediction = next((p for p in tuner.predictions if p.candidate == best), None)
     if prediction and prediction.iid:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from ..bench import shares
@@ -49,9 +50,13 @@ class Sample:
     message: str | None = None
     prefill: float = 0.0
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         return sum(p.emitted for p in self.passes)
+
+    @cached_property
+    def _rounds(self) -> tuple[list[int], list[float]]:
+        return [p.emitted for p in self.passes], [p.seconds for p in self.passes]
 
     @property
     def context(self) -> float:
@@ -60,12 +65,13 @@ class Sample:
 
     def seconds(self, tokens: int | None = None) -> float:
         """Decoding seconds until `tokens` tokens were emitted (None: all); prompt reading is not in it."""
-        wanted = self.tokens if tokens is None else tokens
-        parts = shares([p.emitted for p in self.passes], wanted)
-        return sum(part * p.seconds for part, p in zip(parts, self.passes, strict=False))
+        emitted, seconds = self._rounds
+        if tokens is None or tokens >= self.tokens:
+            return sum(seconds)
+        return sum(part * x for part, x in zip(shares(emitted, tokens), seconds, strict=False))
 
     def to_json(self) -> dict[str, Any]:
-        out = {**self.__dict__, "passes": [p.to_json() for p in self.passes]}
+        out = {f.name: getattr(self, f.name) for f in fields(self)} | {"passes": [p.to_json() for p in self.passes]}
         return {name: value for name, value in out.items() if value is not None}
 
     @classmethod

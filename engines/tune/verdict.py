@@ -1,4 +1,4 @@
-"""What is said of the measurements: the one thing first, then why, and where a prediction failed, by which assumption."""
+"""What is said of the measurements: the answer first, then why, then which assumption failed where a prediction did."""
 
 from __future__ import annotations
 
