@@ -188,17 +188,19 @@ class Models:
     def job(
         self,
         settings: RunSettings,
-        prompt: str,
+        prompt: str | list[dict[str, str]],
         say: Say,
         stopped: Callable[[], bool] = lambda: False,
         custom: Callable[[Any, Any], Proposer] | None = None,
     ) -> Job:
         """Everything a run needs. Raises UserError for what a person can mend: a name, a draft, a prompt too long.
 
-        `custom(session, tokenizer)` makes a proposer of the caller's own, in place of the one that `settings` name.
+        `prompt` is a user's turn, or a chat's messages. `custom(session, tokenizer)` makes a proposer of the caller's
+        own, in place of the one that `settings` name.
         """
         target = self.get(settings.target, settings.dtype, settings.device, say)
-        ids = target.tokenizer.prompt_ids(prompt, raw=settings.raw)
+        chat = not isinstance(prompt, str)
+        ids = target.tokenizer.chat(prompt)[1] if chat else target.tokenizer.prompt_ids(prompt, raw=settings.raw)
         context = target.decoder.context
         if len(ids) >= context:
             raise UserError(
