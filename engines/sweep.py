@@ -14,7 +14,7 @@ from .errors import UserError
 from .events import Event
 from .settings import RunSettings
 from .sweep_plan import Plan, Point, Step, Text, seconds_left
-from .sweep_stats import Pair, Row, pair_of, row_of
+from .sweep_stats import Pair, Row, acceptance_counts, pair_of, row_of
 
 WARM_TOKENS = 8
 # What watches the sweep draws after each run; it must not take its time from the next one.
@@ -53,9 +53,13 @@ class Failed:
 
 @dataclass(frozen=True)
 class Rows:
-    """What was found so far, one row a point; `complete` says whether everything planned was measured."""
+    """What was found so far, one row a point; `complete` says whether everything planned was measured. `acceptance` is
+
+    that of all points together.
+    """
 
     rows: tuple[Row, ...]
+    acceptance: float | None = None
     complete: bool = False
     over: bool = False
 
@@ -107,9 +111,9 @@ class _Sweep:
             if steps and steps[0].group != step.group:
                 self._compare(group)
                 group = []
-                yield Rows(self._rows())
+                yield self._rows()
         self._compare(group)  # of a group that was stopped, what has its plain run
-        yield Rows(self._rows(), complete=not steps, over=True)
+        yield self._rows(complete=not steps, over=True)
 
     def _prepare(self) -> Iterator[Failed]:
         """Load everything, and one short run of each kind: first passes pay for what later ones find ready."""
@@ -180,8 +184,12 @@ class _Sweep:
             if plain is not None and step.point is not None:
                 self.pairs[step.point].append(pair_of(plain, events, step.text, step.repeat))
 
-    def _rows(self) -> tuple[Row, ...]:
-        return tuple(
+    def _rows(self, **more: bool) -> Rows:
+        rows = tuple(
             row_of(point.label, point.value, self.pairs[i], self.failed.get(i))
             for i, point in enumerate(self.plan.points)
         )
+        # Of each point by itself: greedy runs of one text at two points are not repeats of each other.
+        everything = [acceptance_counts(pairs) for pairs in self.pairs]
+        judged = sum(judged for _, judged in everything)
+        return Rows(rows, sum(accepted for accepted, _ in everything) / judged if judged else None, **more)

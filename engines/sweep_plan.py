@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -147,6 +148,28 @@ def _groups(members: list[int], points: Sequence[Point], rng: random.Random) -> 
         out += [law[i::pieces] for i in range(pieces)]  # of nearly one size: 5 are 3 and 2, not 4 and 1
     rng.shuffle(out)
     return out
+
+
+_NUMBER = r"(\d+(?:\.\d+)?|\.\d+)"
+_RANGE = re.compile(rf"{_NUMBER}(?:\s*(?:-|–|to)\s*{_NUMBER}(?:\s*(?:step|by)\s*{_NUMBER})?)?")
+
+
+def numbers(text: str) -> list[float]:
+    """ "1-4, 8" -> [1, 2, 3, 4, 8]; "0-1 step 0.5" -> [0, 0.5, 1]. Raises UserError for what is neither."""
+    out: list[float] = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            raise UserError(f"Give numbers and ranges, such as 1-8, 12 or 0-1.5 step 0.25; {part!r} is neither.")
+        low = float(found[1])
+        high, step = float(found[2] or low), float(found[3] or 1)
+        if high < low or step == 0:
+            raise UserError(f"The range {part!r} does not go up.")
+        count = int((high - low) / step + 1e-9) + 1
+        if len(out) + count > MOST_POINTS:
+            raise UserError(f"{text.strip()!r} are more than the {MOST_POINTS} points that a sweep has at most.")
+        out += [round(low + i * step, 9) for i in range(count)]
+    return [int(x) if x == int(x) else x for x in out]
 
 
 def seconds_left(steps: Sequence[Step], seen: dict[int | None, list[float]], pass_seconds: float) -> float:

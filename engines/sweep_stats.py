@@ -154,6 +154,12 @@ def row_of(label: str, value: float | str, pairs: Sequence[Pair], failed: str | 
     )
 
 
+def acceptance_counts(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """A point's accepted and judged tokens, each greedy text once."""
+    seen = _events_of(pairs)
+    return sum(p.sums["accepted"] for p in seen), sum(p.sums["judged"] for p in seen)
+
+
 def _events_of(pairs: Sequence[Pair]) -> list[Pair]:
     """The pairs whose acceptance counts: greedy repeats of a text are one and the same, and would feign certainty."""
     first: dict[tuple, Pair] = {}
@@ -196,4 +202,4 @@ def _text(pairs: Sequence[Pair]) -> str:
     return worst if some == len(verdicts) else f"{worst} ({some} of {len(verdicts)})"
 
 
-__all__ = ["Pair", "Row", "Value", "pair_of", "row_of"]
+__all__ = ["Pair", "Row", "Value", "acceptance_counts", "pair_of", "row_of"]

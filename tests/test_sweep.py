@@ -6,53 +6,23 @@ import random
 from collections import Counter
 
 import pytest
-from fakes import Scripted, TableSession, job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay import done_of, start_of
+from sweep_tables import COSTS, TableModels
 
 from engines import bench, sweep_stats
-from engines.cost import Costs
 from engines.errors import UserError
 from engines.events import Draft, Extra, Judged, Proposed, Verdict
 from engines.fold import fold
 from engines.service import Engine
 from engines.settings import RunSettings
 from engines.sweep import Failed, Planned, Ran, Rows, sweep
-from engines.sweep_plan import AXES, GROUP, MOST_POINTS, Text, plan, seconds_left
+from engines.sweep_plan import AXES, GROUP, MOST_POINTS, Text, numbers, plan, seconds_left
 from engines.sweep_stats import pair_of, row_of
 
 BASE = RunSettings(proposer="ngram", k=4, max_new_tokens=40)
 TEXTS = [Text("code", "Write code."), Text("prose", "Tell a story.")]
-COSTS = Costs({0: 1.0, 4: 1.2}, 0.1, 0.02)
-
-
-class TableModels:
-    """Runs on a table of logits; the draft "broken" cannot be used."""
-
-    def __init__(self, fail_at: int | None = None) -> None:
-        self.runs, self.fail_at = [], fail_at
-
-    def get(self, *_):
-        pass
-
-    def prepare(self, settings, say):
-        if settings.draft == "broken":
-            raise UserError("The draft model 'broken' cannot be used: it has another vocabulary.")
-
-    def costs(self, settings, say):
-        return COSTS
-
-    def job(self, settings, prompt, say, stopped):
-        self.runs.append(settings)
-        if len(self.runs) == self.fail_at:
-            raise UserError("The prompt is too long.")
-        guess = Scripted(lambda ids, k: [(ids[-1] + 1) % 8] * k)
-        asked = {name: getattr(settings, name) for name in ("k", "max_new_tokens", "sampling", "seed")}
-        proposer = None if settings.proposer == "none" else guess
-        made = job(TableSession(seed=len(prompt)), proposer, stopped=stopped, **asked)
-        made.start.costs = COSTS.to_json()
-        return made
 
 
 def news_of(made, models=None, stopped=lambda: False):
@@ -209,6 +179,20 @@ def made_run(proposer, rounds, temperature=0.0, k=4):
         judged = [Judged(7, i < accepted, 0.5, 0.5, 1.0) for i in range(min(n, accepted + 1))]
         events.append(Verdict(number, accepted, judged, Extra(7, "x", kind, 0.5), {"verify": seconds}))
     return [*events, done_of(events, "length")]
+
+
+def test_numbers_and_ranges():
+    assert numbers("1-4, 8,12") == [1, 2, 3, 4, 8, 12]
+    assert numbers("0-1 step 0.5, .7") == [0, 0.5, 1, 0.7]
+    assert numbers("0 to 0.3 by 0.1") == [0, 0.1, 0.2, 0.3]
+    assert numbers(" ") == []
+    down, neither, many = "does not go up", "is neither", "more than the 12"
+    for wrong, says in {
+        "4-1": down, "1-2 step 0": down, "two": neither, "-1": neither, "1e9": neither, "1-9999999999": many,
+        "1-12, 14": many,
+    }.items():  # fmt: skip
+        with pytest.raises(UserError, match=says):
+            numbers(wrong)
 
 
 def test_a_speed_up_over_runs_is_a_ratio_of_sums():
