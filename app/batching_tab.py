@@ -13,7 +13,7 @@ import gradio as gr
 
 from engines.batch import roofline
 from engines.batch.plan import PROPOSERS, SIZES, BatchPlan
-from engines.batch.results import Point, Progress, Skipped
+from engines.batch.results import Point, Progress, Skipped, conclusion
 from engines.errors import UserError
 from engines.settings import MAX_K, RunSettings
 from engines.tune.prompts import pasted
@@ -159,6 +159,16 @@ class Shown:
         """The acceptance rate that the measured tokens per pass amount to, for the calculator."""
         known = [p for p in self.points.values() if p.tokens_per_pass is not None]
         return round(roofline.rate_of(known[-1].tokens_per_pass, self.plan.settings.k), 2) if known else None
+
+    def _json(self, **more: Any) -> str:
+        points = [self.points[size] for size in sorted(self.points)]
+        return told(
+            k=self.plan.settings.k,
+            points=[p.to_json() for p in points],
+            skipped=[s.reason for s in self.skipped],
+            conclusion=conclusion(points),
+            **more,
+        )
 
 
 def _buttons(running: bool) -> tuple[Any, Any]:
