@@ -22,7 +22,8 @@
       read: "What each pass of the target yields; plain decoding has 1. Open marks are what the formula expects at the acceptance measured.",
     },
   ];
-  const spread = (v, say) => (v.value === null ? "–" : say(v.value) + (v.low === null ? "" : " (" + say(v.low) + " to " + say(v.high) + ")"));
+  const within = (v, say) => (v.low === null ? "" : " (" + say(v.low) + " to " + say(v.high) + ")");
+  const spread = (v, say) => (v.value === null ? "–" : say(v.value) + within(v, say === factor ? two : say));
   const factor = (x) => fixed(x, 2) + "×";
   const two = (x) => fixed(x, 2);
   const HEADS = ["speed-up", "predicted", "acceptance", "tokens per pass", "formula", "text", "runs compared"];

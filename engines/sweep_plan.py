@@ -17,7 +17,7 @@ from .errors import UserError
 from .settings import PROPOSERS, RunSettings
 
 AXES = {
-    "k": "k, tokens proposed a round",
+    "k": "k (tokens proposed a round)",
     "temperature": "temperature",
     "proposer": "who proposes",
     "draft": "draft",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import random
 from collections import Counter
 
@@ -12,6 +14,7 @@ from replay import done_of, start_of
 from sweep_tables import COSTS, TableModels
 
 from engines import bench, sweep_stats
+from engines.cli import main
 from engines.errors import UserError
 from engines.events import Draft, Extra, Judged, Proposed, Verdict
 from engines.fold import fold
@@ -247,6 +250,36 @@ def test_no_formula_where_it_says_nothing():
     pair = pair_of(made_run("none", [(0, 0, 0.1)] * 30), made_run("ngram", [(1, 4, 0.1)] * 15), 0, 0)
     assert row_of("4", 4, [pair]).predicted is None  # these events carry no costs
     assert sweep_stats.row_of("4", 4, []).to_json()["speedup"] == {"value": None, "low": None, "high": None}
+
+
+SWEEP = ["sweep", "--prompt", "p", "--proposer", "ngram", "--values", "1, 4", "--max-new-tokens", "40"]
+
+
+def test_on_the_command_line(monkeypatch, capsys):
+    monkeypatch.setattr("engines.models.Models", TableModels)
+    assert main([*SWEEP, "--format", "csv"]) == 0
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert [r[0] for r in rows] == ["point", "1", "4"] and all(len(r) == len(rows[0]) for r in rows)
+    assert float(rows[2][2]) <= float(rows[2][1]) <= float(rows[2][3])
+    assert main(SWEEP) == 0
+    head, _, *lines = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["k", "speed-up"] and [line.split()[0] for line in lines] == ["1", "4"]
+    assert main([*SWEEP, "--axis", "draft", "--proposer", "draft", "--draft", "x", "--values", "broken"]) == 2
+    assert "broken: The draft model" in (err := capsys.readouterr().err) and "No point could be measured" in err
+
+
+@pytest.mark.parametrize(("at", "says"), [(2, "before anything"), (9, "until then")])
+def test_interrupting_it_keeps_what_was_measured(monkeypatch, capsys, at, says):
+    class Interrupted(TableModels):
+        def job(self, *asked):
+            if len(self.runs) == at:
+                raise KeyboardInterrupt
+            return super().job(*asked)
+
+    monkeypatch.setattr("engines.models.Models", Interrupted)
+    assert main([*SWEEP, "--repeats", "3"]) == 130
+    out, err = capsys.readouterr()
+    assert says in err and ("4" in out) == (at == 9)
 
 
 @pytest.mark.model

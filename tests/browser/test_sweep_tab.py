@@ -123,7 +123,7 @@ def test_a_sweep_from_start_to_table(tab, theme, width):
     speedups = page.locator('.sp-sweep td[data-head="speed-up"]').all_inner_texts()
     assert all("×" in text for text in speedups)
     assert page.locator('.sp-sweep td[data-head="text"]').all_inner_texts() == ["identical"] * 3
-    for key, said in (("speedup", speedups[1].split()[0]), ("acceptance", " %"), ("passes", "by k, tokens proposed")):
+    for key, said in (("speedup", speedups[1].split()[0]), ("acceptance", " %"), ("passes", "by k (tokens proposed")):
         plot = page.locator(f'[data-plot="sweep-{key}"] .sp-figure-plot')
         label = plot.get_attribute("aria-label")
         assert plot.get_attribute("role") == "img" and said in label and "3 " in label
