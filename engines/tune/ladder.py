@@ -212,18 +212,21 @@ class Tuner:
     # -- confirming ------------------------------------------------------------------------------------------------
 
     def _finalists(self) -> list[Candidate]:
-        """The few best by prediction or, where there is none, by measurement; of a family at most two."""
+        """The few best by prediction or, where there is none, by measurement; of a proposer two, or three by itself."""
         score = {p.candidate: p.speedup.value for p in self.predictions}
         for c in self.candidates:
             if c.way == "own" and c.name not in self.why and (i := self.measured.speedup(c.name)) is not None:
                 score[c] = i.value
         best = max(score.values(), default=0.0)
+        order = sorted(score, key=lambda c: -score[c])
+        near = [c for c in order if score[c] >= NEAR * best]
         out: list[Candidate] = []
-        for c in sorted(score, key=lambda c: -score[c]):
-            mine = sum(x.proposer == c.proposer for x in out)
-            first_other = len(out) == 1 and not mine
-            if len(out) < FINALISTS and mine < PER_FAMILY and (score[c] >= NEAR * best or first_other):
+        for c in near:
+            if len(out) < FINALISTS and sum(x.proposer == c.proposer for x in out) < PER_FAMILY:
                 out.append(c)
+        out += [c for c in near if c not in out][: max(0, FINALISTS - 1 - len(out))]
+        if len({c.proposer for c in out}) == 1:  # a runner-up of another kind, if there is one
+            out += [c for c in order if c.proposer != out[0].proposer][:1]
         return out
 
     def _confirm(self) -> Iterator[Progress]:

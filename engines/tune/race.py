@@ -52,6 +52,11 @@ class Measured:
         """Prompts whose plain answer was too short to time anything."""
         return {s.prompt for s in self.samples(PLAIN.name) if s.tokens < MIN_TOKENS}
 
+    @property
+    def fresh(self) -> bool:
+        """Whether there are prompts that were not run yet."""
+        return len(self.used.keys() | self.skipped) < len(self.prompts)
+
     def samples(self, name: str) -> list[Sample]:
         return [block[name] for block in self.blocks.values() if name in block]
 
@@ -171,6 +176,9 @@ class Race:
             return False
         if not (plain.low > 1 or plain.high < SAME):
             return False
+        told = self.measured.speedup(at.name)
+        if plain.low > 1 and not told.above_one and self.measured.fresh:
+            return False  # it pays for these prompts; that it does for others like them, more of them may show
         for c in (c for c in self.live if c != at):
             against = self.measured.here(c.name, over=at.name)
             if against is None or against.high is None or against.high > SAME:

@@ -10,8 +10,9 @@ from typing import Any
 from .candidates import Candidate
 from .predict import Prediction
 from .sample import Sample
-from .stats import Interval
+from .stats import LEVEL, Interval
 
+OPEN = 1.1  # an interval that reaches so far above 1 and below it leaves something to be found
 DIFFER = 0.1  # a prediction farther than this from what was measured is looked into
 
 
@@ -42,10 +43,11 @@ class Verdict:
                 f"Turn it on: {self.best.name}, {spoken(self.speedup)} plain decoding on prompts like these."
                 + self._second()
             )
-        return (
-            f"Leave it off: the best that was found, {self.best.name}, reaches {spoken(self.speedup)} plain decoding, "
-            "which is no gain that these prompts can show." + self._second()
-        )
+        said = f"the best that was found, {self.best.name}, reaches {spoken(self.speedup)} plain decoding"
+        if self.speedup.below_one:
+            return f"Leave it off: {said}, which is slower." + self._second()
+        more = " A larger budget, or more prompts, may show one." if self.speedup.high > OPEN else ""
+        return f"Leave it off: {said}, which shows no gain.{more}" + self._second()
 
     def _second(self) -> str:
         if self.runner_up is None or self.runner_up_speedup is None:
@@ -122,3 +124,26 @@ def failed_assumption(
     }[name]
     more = "more" if gap > 0 else "less"
     return gap, f"{prediction.candidate.name}: predicted {math.exp(abs(gap)) - 1:.0%} {more} than measured; {what}."
+
+
+def as_text(report: Mapping[str, Any]) -> str:
+    """What a report is of, in one line."""
+    of, prompts, options = report["of"], report["prompts"], report["options"]
+    machine = of.get("versions", {})
+    where = ", ".join(
+        str(x)
+        for x in (
+            of.get("target"),
+            of.get("dtype"),
+            of.get("device"),
+            machine.get("machine"),
+            f"{machine['threads']} threads" if "threads" in machine else None,
+        )
+        if x
+    )
+    temperature = of.get("sampling", {}).get("temperature", 0)
+    return (
+        f"{where}; {prompts['measured']} of {prompts['count']} prompts run, up to {options['limit']} new tokens, "
+        f"temperature {temperature:g}; {report['seconds']:.0f} s of measuring, ended: {report['ended']}; "
+        f"{report['made']}; intervals hold at {LEVEL:.0%}."
+    )
