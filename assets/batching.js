@@ -94,7 +94,7 @@
     const bar = {
       type: "bar", x: known.map((p) => String(p.batch)), y: known.map((p) => 100 * p.wasted), name: "rejected or not judged",
       text: known.map((p) => percent(p.wasted)), textposition: "outside", cliponaxis: false, showlegend: true,
-      marker: { color: colours.state("rejected"), pattern: { shape: "/", size: 6, fgcolor: colours.card, solidity: 0.25 } },
+      marker: { color: colours.state("rejected"), pattern: { shape: "/", size: 6, fgcolor: colours.card, fillmode: "overlay", solidity: 0.2 } },
       hovertemplate: "%{x} at once: %{y:.0f} %<extra></extra>",
     };
     const made = kit.layout(colours, {
