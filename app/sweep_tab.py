@@ -12,7 +12,7 @@ from gradio.context import Context
 
 from engines.errors import UserError
 from engines.settings import MAX_K
-from engines.sweep_plan import MOST_REPEATS, MOST_TOKENS, NUMBERS
+from engines.sweep_plan import NUMBERS
 
 from .catalogue_choices import drafts_for
 from .examples import EXAMPLES
@@ -136,6 +136,7 @@ def _fields(target: str) -> list[Any]:
             visible=False,
             scale=2,
         )
+    # Without bounds of gradio's, which would be told in a box of its own: the plan's line says what is wrong.
     with gr.Row(elem_classes=["sp-sweep-rest"]):
         proposer = gr.Dropdown(PROPOSERS, value="ngram", label="who proposes", min_width=170, scale=3)
         draft = gr.Dropdown(
@@ -149,9 +150,9 @@ def _fields(target: str) -> list[Any]:
         )
         k = gr.Slider(1, MAX_K // 2, value=4, step=1, label="k", min_width=120, scale=2, buttons=[], visible=False)
         temperature = gr.Slider(0, 2, value=0, step=0.05, label="temperature", min_width=120, scale=2, buttons=[])
-        most = gr.Number(96, label="max tokens", minimum=1, maximum=MOST_TOKENS, precision=0, min_width=90, scale=1)
-        repeats = gr.Number(2, label="repeats", minimum=1, maximum=MOST_REPEATS, precision=0, min_width=80, scale=1)
-        seed = gr.Number(0, label="seed", minimum=0, precision=0, min_width=80, scale=1)
+        most = gr.Number(96, label="max tokens", precision=0, min_width=90, scale=1)
+        repeats = gr.Number(2, label="repeats", precision=0, min_width=80, scale=1)
+        seed = gr.Number(0, label="seed", precision=0, min_width=80, scale=1)
     with gr.Row(elem_classes=["sp-sweep-texts"]):
         texts = gr.CheckboxGroup(
             names, value=names[:1], label="texts: the examples of the Playground", scale=2, min_width=280

@@ -11,6 +11,7 @@ from pathlib import Path
 import gradio as gr
 import pytest
 from sweep_tables import TableModels
+from test_looks import CONTRAST
 from test_plots import contrast
 
 from app.page import launch_options
@@ -57,7 +58,7 @@ def served(engine):
 
 @pytest.fixture(scope="module")
 def place():
-    engine = Engine(SlowModels(0.002))
+    engine = Engine(SlowModels(0.001))
     with served(engine) as address:
         yield engine, address
     engine.close()
@@ -142,14 +143,15 @@ def test_a_sweep_from_start_to_table(tab, theme, width):
     with page.expect_download() as picture:
         page.get_by_role("button", name="Save as PNG: Speed-up").click()
     assert Path(picture.value.path()).read_bytes().startswith(b"\x89PNG")
-    colours = page.evaluate(
-        """() => [...document.querySelectorAll(".sp-sweep :is(td, th, caption, p, h3, button, text)")].map((n) => {
-          const style = getComputedStyle(n);
-          return [(n.tagName === "text" ? style.fill : style.color), getComputedStyle(document.body).backgroundColor]
-            .map((c) => c.match(/[\\d.]+/g).map(Number));
-        })"""
+    texts = page.locator(".sp-sweep :is(td, th, caption, p, h3, button, span)").all()
+    assert min(node.evaluate(CONTRAST) for node in texts if node.is_visible()) >= 4.5
+    behind, fills = page.evaluate(
+        """() => { const numbers = (c) => c.match(/[\\d.]+/g).map(Number);
+             const svg = document.querySelector(".sp-sweep .main-svg");
+             const fills = [...document.querySelectorAll(".sp-sweep text")].map((n) => getComputedStyle(n).fill);
+             return [numbers(getComputedStyle(svg).backgroundColor), [...new Set(fills)].map(numbers)]; }"""
     )
-    assert min(contrast(*pair) for pair in colours) >= 4.5
+    assert min(contrast(fill, behind) for fill in fills) >= 4.5
 
 
 def test_what_is_wrong_is_said_before_and_after_start(tab):
