@@ -79,7 +79,7 @@ PRESETS: dict[str, Preset] = {
     "long-k": Preset(_CLOCK, tuple({**_HEAD, "k": k} for k in (2, 6, 14)), max_tokens=80),
     "temperature": Preset(
         _CLASS,
-        tuple({"proposer": "ngram", "k": 8, "sampling": {"temperature": t}} for t in (0.0, 0.7, 1.2)),
+        tuple({"proposer": "ngram", "k": 8, "sampling": {"temperature": t}} for t in (0.0, 0.7, 1.0)),
         max_tokens=72,
     ),
     "code": Preset(_CODE, ({"proposer": "auto", "k": 8},)),

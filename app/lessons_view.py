@@ -1,0 +1,79 @@
+"""The section "Lessons": closed at first, shown in the browser by assets/lessons.js."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import gradio as gr
+
+from engines.events import from_json
+from engines.presets import PRESETS
+from engines.recorded import FOLDER
+
+from .lesson_figures import Figures, of_runs
+from .lessons import LESSONS, Lesson
+
+# In this order, after those that the page has anyway; and a sheet of styles.
+SCRIPTS = ("residual.js", "formula.js", "lesson_figures.js", "lessons.js")
+STYLES = ("lessons.css",)
+
+
+class Lessons(gr.HTML):
+    """All that the script needs travels with the page: the words are few, and the runs are asked for later."""
+
+    def __init__(self, lessons: list[dict[str, Any]], **more: Any) -> None:
+        super().__init__(
+            value="",
+            html_template='<div class="sp-lessons"></div>',
+            js_on_load="SpecPlay.mountLessons(element, props.lessons);",
+            apply_default_css=False,
+            lessons=lessons,
+            elem_classes=["sp-lessons-block"],
+            **more,
+        )
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "string"}
+
+
+def build_lessons() -> Lessons:
+    """Lay the section out, inside the page's `gr.Blocks`."""
+    return Lessons([told(lesson) for lesson in LESSONS])
+
+
+@cache
+def figures_of(name: str) -> dict[str, Figures]:
+    """The figures of the preset's recorded runs, by the panels' letters."""
+    runs: list[list[Any]] = []
+    for line in (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")[:-1]:
+        event = from_json(line)  # the repository's own lines: no need to doubt each field at every start
+        if event.type == "start":
+            runs.append([])
+        runs[-1].append(event)
+    return of_runs(runs, len(PRESETS[name].panels))
+
+
+def told(lesson: Lesson) -> dict[str, Any]:
+    """A stop as the script takes it: plain JSON."""
+    figures = {name: figures_of(name) for name in lesson.shows}
+    first = next(iter(next(iter(figures.values())).values()))
+    return {
+        "name": lesson.name,
+        "title": lesson.title,
+        "text": list(lesson.said(figures)),
+        "attempt": lesson.attempt,
+        "shows": [
+            {"recorded": name, "words": words, **PRESETS[name].to_json()} for name, words in lesson.shows.items()
+        ],
+        "widget": lesson.widget,
+        "costs": {str(n): round(v, 3) for n, v in sorted(first.costs.verify.items())},
+        "made": made(first),
+    }
+
+
+def made(figures: Figures) -> str:
+    """Where and with what the run was recorded."""
+    start = figures.run[0]
+    versions = start.versions
+    return f"Recorded with {start.target} in {start.dtype} on {versions['machine']}; torch {versions['torch']}."

@@ -1,0 +1,142 @@
+"""The lessons in a browser: stops, keys, widths and themes; the page's own part of it is stood in for here."""
+
+from __future__ import annotations
+
+import pytest
+from lesson_page import CONTRAST, alone, opened
+
+from app.lessons import LESSONS
+from app.lessons_view import told
+from engines.presets import PRESETS
+
+
+@pytest.fixture
+def bare(browser):
+    with alone(browser) as build:
+        yield build
+
+
+def asked(page):
+    return page.evaluate("asked.splice(0)")
+
+
+def test_closed_it_is_one_button_and_asks_for_nothing(bare):
+    page = bare()
+    door = page.get_by_role("button", name="Lessons", exact=True)
+    assert door.get_attribute("aria-expanded") == "false"
+    assert page.locator(".sp-lessons-body").is_hidden() and asked(page) == []
+    assert page.locator("#here").bounding_box()["height"] < 45
+    door.click()
+    assert door.get_attribute("aria-expanded") == "true"
+    assert asked(page) == [["preset", PRESETS["idle"].prompt, 1], ["recorded", "idle"]]
+    door.click()
+    door.click()  # what was shown is still there: nothing is asked for again
+    assert asked(page) == [] and page.locator(".sp-lessons-body").is_visible()
+
+
+def test_each_stop_shows_its_words_its_figure_and_its_run(bare):
+    page = bare()
+    page.get_by_role("button", name="Lessons", exact=True).click()
+    asked(page)
+    for i, lesson in enumerate(LESSONS):
+        if i:
+            page.get_by_role("button", name="Next →").click()
+        whole = told(lesson)
+        assert page.locator(".sp-stop h2").inner_text() == f"{i + 1}. {lesson.title}"
+        assert page.locator(".sp-lesson-text p").all_inner_texts() == whole["text"]
+        assert page.locator(".sp-attempt").inner_text() == f"Try: {lesson.attempt}"
+        assert page.locator(".sp-stops [aria-current=step] b").inner_text() == str(i + 1)
+        assert page.locator(".sp-where").inner_text() == f"Stop {i + 1} of 10"
+        assert page.locator(".sp-figure").is_visible() == bool(lesson.widget)
+        if lesson.widget:
+            assert page.locator(".sp-figure > *").count() >= 1
+        first = next(iter(lesson.shows))
+        if i:
+            assert asked(page) == [["preset", PRESETS[first].prompt, len(PRESETS[first].panels)], ["recorded", first]]
+        for words in lesson.shows.values():
+            label = f"{words}: show the recorded run" if words else "Show the recorded run"
+            assert page.get_by_role("button", name=label).count() == 1
+    assert page.get_by_role("button", name="Next →").is_disabled()
+    page.get_by_role("button", name="← Previous").click()
+    assert page.locator(".sp-where").inner_text() == "Stop 9 of 10"
+
+
+def test_live_and_the_other_recording(bare):
+    page = bare()
+    opened(page, "code-or-prose")
+    page.get_by_role("button", name="Prose: show the recorded run").click()
+    prose = ["preset", PRESETS["prose"].prompt, 1]
+    assert asked(page)[2:] == [prose, ["recorded", "prose"]]
+    assert page.locator(".sp-recorded[aria-pressed=true]").inner_text().startswith("Prose")
+    page.get_by_role("button", name="Run it live").click()
+    page.wait_for_function("asked.length === 2")
+    assert asked(page) == [prose, ["run"]]
+
+
+def test_a_run_under_way_is_left_alone(bare):
+    page = bare()
+    page.evaluate("document.dispatchEvent(new CustomEvent('specplay:begun'))")
+    opened(page, "long-k")
+    assert asked(page) == [] and page.get_by_role("button", name="Run it live").is_disabled()
+    page.evaluate("document.dispatchEvent(new CustomEvent('specplay:ended'))")
+    page.get_by_role("button", name="Show the recorded run").click()
+    assert asked(page)[1] == ["recorded", "long-k"]
+
+
+def test_by_keyboard_alone(bare):
+    page = bare()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    for key in ("ArrowDown", "ArrowRight", "ArrowUp", "ArrowDown"):
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    assert page.locator(".sp-where").inner_text() == "Stop 3 of 10"
+    page.get_by_role("slider").nth(1).focus()
+    page.keyboard.press("ArrowRight")
+    assert "tokens per pass" in page.locator(".sp-result").inner_text()
+    page.get_by_role("button", name="Next →").focus()
+    page.keyboard.press("Space")
+    assert page.locator(".sp-stop h2").inner_text().startswith("4.")
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_it_fits(bare, width):
+    page = bare(width=width)
+    for lesson in LESSONS:
+        opened(page, lesson.name)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, lesson.name
+        inner = page.evaluate(
+            "[...document.querySelectorAll('.sp-stop, .sp-stop *')].filter("
+            "(n) => n.getBoundingClientRect().right > innerWidth + 1 && !n.closest('svg')).map((n) => n.className)"
+        )
+        assert inner == [], lesson.name
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_all_text_has_contrast(bare, dark):
+    page = bare(dark=dark)
+    for lesson in LESSONS:
+        opened(page, lesson.name)
+        if lesson.widget == "residual":
+            for _ in range(6):
+                page.locator(".sp-step").click()
+                page.wait_for_timeout(300)  # the row's colour fades in
+                assert page.evaluate(CONTRAST) == [], lesson.name
+        assert page.evaluate(CONTRAST) == [], lesson.name
+
+
+def test_everything_that_is_used_has_a_name(bare):
+    page = bare()
+    for lesson in LESSONS:
+        opened(page, lesson.name)
+        nameless = page.evaluate(
+            """() => {
+              const named = (node) => node.textContent.trim() || node.getAttribute("aria-label");
+              const used = [...document.querySelectorAll(".sp-lessons :is(button, input, select)")];
+              const nameless = (node) => !named(node) && ![...(node.labels || [])].some(named);
+              return used.filter(nameless).map((node) => node.outerHTML);
+            }"""
+        )
+        assert nameless == [], lesson.name
