@@ -156,8 +156,8 @@ LESSONS = (
         "quoting",
         "Quoting the prompt",
         (
-            "The n-gram lookup has no network at all. It looks for the last few tokens earlier in the text, and proposes "
-            "what followed them there.",
+            "The n-gram lookup has no network at all. It looks for the last few tokens earlier in the text, and "
+            "proposes what followed them there.",
             "Where the answer quotes its prompt that is nearly always right: {A.acceptance} of the judged tokens were "
             "accepted, and a pass brought {A.per_pass} tokens. A trained head brought {B.per_pass} on the same text.",
         ),
