@@ -151,6 +151,27 @@ def test_a_batch_equals_its_rows_alone(pairs, name):
     assert all(close(one[b], want[b][n : n + 1]) for b, n in enumerate(lengths))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_an_uneven_pass_equals_its_rows_alone(pairs, name):
+    """Rows of other lengths that feed other numbers of tokens, none among them."""
+    _, decoder, _ = pairs(name)
+    texts = [IDS[:30], IDS[5:35], list(reversed(IDS))[:30]]
+    want = [decoder.session(64).forward(t) for t in texts]
+    batch, at = decoder.batch(3, 64), [0, 0, 0]
+    for counts in ([7, 1, 4], [1, 3, 0], [0, 0, 2], [5, 5, 5], [1, 1, 1], [2, 9, 1]):
+        new = batch.forward_uneven([t[n : n + c] for t, n, c in zip(texts, at, counts, strict=True)])
+        rows = new.split(counts)
+        assert all(close(rows[b], want[b][n : n + counts[b]]) for b, n in enumerate(at) if counts[b])
+        at = [n + c for n, c in zip(at, counts, strict=True)]
+        assert batch.lengths == at
+    batch.rollback([at[0] - 3, at[1], at[2] - 1])
+    new = batch.forward_uneven([texts[0][at[0] - 3 : at[0]], [], texts[2][at[2] - 1 : at[2]]])
+    assert close(new[:3], want[0][at[0] - 3 : at[0]]) and close(new[3:], want[2][at[2] - 1 : at[2]])
+    assert batch.forward_uneven([[1], [], []], logits=False).shape == (0, decoder.vocab_size)
+    with pytest.raises(ValueError, match="a token among them"):
+        batch.forward_uneven([[], [], []])
+
+
 # A tree of 9 rows; each row's forebears are its path.
 PARENTS = [-1, 0, 0, 1, 1, 2, 3, 6, 7]
 
