@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import UserError
-from . import batch, compare, layers, models, record, run, sweep, train
+from . import batch, compare, layers, models, record, run, sweep, train, tune
 
 
 class Parser(argparse.ArgumentParser):
@@ -22,9 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m engines",
         description="Speculative decoding on a real model: run it, compare settings, train a head, list models.",
     )
-    names = "run|compare|models|train|layers|record|batch|sweep"
+    names = "run|compare|models|train|layers|record|batch|sweep|tune"
     commands = parser.add_subparsers(dest="command", required=True, metavar=names, parser_class=Parser)
-    for module in (run, compare, models, train, layers, record, batch, sweep):
+    for module in (run, compare, models, train, layers, record, batch, sweep, tune):
         module.add_parser(commands)
     try:
         args = parser.parse_args(argv)

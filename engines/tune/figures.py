@@ -1,4 +1,4 @@
-"""A tuning's plots, as the data that plotly's script draws: {"data": [...], "layout": {...}}; the page may show them, too."""
+"""A tuning's plots, as the data that plotly's script draws: {"data": [...], "layout": {...}}; for the page, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Figure = dict[str, Any]
 
 
 def figures(report: dict[str, Any]) -> dict[str, Figure]:
-    """All plots of a report by name, in the order in which they are shown; those that have nothing to show are left out."""
+    """All plots of a report by name, in the order of showing; those that have nothing to show are left out."""
     made = {
         "finalists": finalists(report),
         "curves": curves(report),
@@ -21,10 +21,10 @@ def figures(report: dict[str, Any]) -> dict[str, Figure]:
         "time": time(report),
         "calibration": calibration(report),
     }
-    return {name: figure for name, figure in made.items() if figure["data"]}
+    return {name: plot for name, plot in made.items() if plot["data"]}
 
 
-def _figure(data: list[dict], title: str, x: str, y: str, **layout: Any) -> Figure:
+def figure(data: list[dict], title: str, x: str, y: str, **layout: Any) -> Figure:
     base = {
         "title": {"text": title, "x": 0, "font": {"size": 16}},
         "margin": {"l": 60, "r": 20, "t": 50, "b": 60},
@@ -38,7 +38,7 @@ def _figure(data: list[dict], title: str, x: str, y: str, **layout: Any) -> Figu
     return {"data": data, "layout": base | layout}
 
 
-def _even(y: bool = True) -> list[dict]:
+def even_line(y: bool = True) -> list[dict]:
     """The line of plain decoding, at 1."""
     at = (
         {"y0": 1, "y1": 1, "x0": 0, "x1": 1, "xref": "paper"}
@@ -48,7 +48,7 @@ def _even(y: bool = True) -> list[dict]:
     return [{"type": "line", "line": {"color": "#8c8c8c", "dash": "dot"}, **at}]
 
 
-def _bars(intervals: list[dict]) -> dict[str, Any]:
+def error_bars(intervals: list[dict]) -> dict[str, Any]:
     return {
         "type": "data",
         "symmetric": False,
@@ -67,8 +67,9 @@ def finalists(report: dict[str, Any]) -> Figure:
     if rows:
         data.append(
             {
-                "type": "scatter", "mode": "markers", "name": "measured", "x": [i["value"] for i in intervals], "y": names,
-                "error_x": _bars(intervals), "marker": {"color": COLOURS[0], "size": 10},
+                "type": "scatter", "mode": "markers", "name": "measured", "y": names,
+                "x": [i["value"] for i in intervals], "error_x": error_bars(intervals),
+                "marker": {"color": COLOURS[0], "size": 10},
             }
         )  # fmt: skip
     foretold = [c for c in rows if c["predicted"]]
@@ -80,9 +81,9 @@ def finalists(report: dict[str, Any]) -> Figure:
                 "marker": {"color": COLOURS[1], "size": 10, "symbol": "x"},
             }
         )  # fmt: skip
-    return _figure(
-        data, "What was run: speed-up over plain decoding", "speed-up (1 is plain decoding)", "", shapes=_even(False),
-        margin={"l": 190, "r": 20, "t": 50, "b": 60},
+    return figure(
+        data, "What was run: speed-up over plain decoding", "speed-up (1 is plain decoding)", "",
+        shapes=even_line(False), margin={"l": 190, "r": 20, "t": 50, "b": 60},
     )  # fmt: skip
 
 
@@ -106,12 +107,12 @@ def curves(report: dict[str, Any]) -> Figure:
             intervals = [c["measured"] for c in measured]
             data.append(
                 {
-                    "type": "scatter", "mode": "markers", "name": f"{family}, measured", "x": [c["k"] for c in measured],
-                    "y": [i["value"] for i in intervals], "error_y": _bars(intervals),
-                    "marker": {"color": colour, "size": 9},
+                    "type": "scatter", "mode": "markers", "name": f"{family}, measured",
+                    "x": [c["k"] for c in measured], "y": [i["value"] for i in intervals],
+                    "error_y": error_bars(intervals), "marker": {"color": colour, "size": 9},
                 }
             )  # fmt: skip
-    return _figure(data, "Predicted speed-up by tokens proposed", "k", "speed-up", shapes=_even())
+    return figure(data, "Predicted speed-up by tokens proposed", "k", "speed-up", shapes=even_line())
 
 
 def _line(name: str, x: list, y: list, colour: str, dash: str = "solid", **more: Any) -> dict[str, Any]:
@@ -129,13 +130,14 @@ def categories(report: dict[str, Any]) -> Figure:
         data.append(
             {
                 "type": "bar", "name": name, "x": [row["name"] for row in rows],
-                "y": [f["speedup"]["value"] for f in found], "error_y": _bars([f["speedup"] for f in found]),
+                "y": [f["speedup"]["value"] for f in found], "error_y": error_bars([f["speedup"] for f in found]),
                 "marker": {"color": COLOURS[i % len(COLOURS)]},
                 "customdata": [[f["acceptance"], f.get("tokens_per_pass")] for f in found],
-                "hovertemplate": "%{x}: %{y:.2f}×<br>acceptance %{customdata[0]:.0%}, %{customdata[1]:.2f} tokens per pass",
+                "hovertemplate": "%{x}: %{y:.2f}×<br>acceptance %{customdata[0]:.0%}, "
+                "%{customdata[1]:.2f} tokens per pass",
             }
         )  # fmt: skip
-    return _figure(data, "Speed-up by kind of text", "", "speed-up", shapes=_even(), barmode="group")
+    return figure(data, "Speed-up by kind of text", "", "speed-up", shapes=even_line(), barmode="group")
 
 
 def acceptance(report: dict[str, Any]) -> Figure:
@@ -149,7 +151,7 @@ def acceptance(report: dict[str, Any]) -> Figure:
         }
         for i, name in enumerate(names)
     ]  # fmt: skip
-    return _figure(data, "Acceptance by kind of text", "", "accepted / judged", barmode="group")
+    return figure(data, "Acceptance by kind of text", "", "accepted / judged", barmode="group")
 
 
 def time(report: dict[str, Any]) -> Figure:
@@ -163,7 +165,7 @@ def time(report: dict[str, Any]) -> Figure:
         }
         for i, (phase, label) in enumerate(PHASES.items())
     ]  # fmt: skip
-    return _figure(
+    return figure(
         data if rows else [], "Where the time goes", "milliseconds per token", "", barmode="stack",
         margin={"l": 190, "r": 20, "t": 50, "b": 60},
     )  # fmt: skip
@@ -182,4 +184,4 @@ def calibration(report: dict[str, Any]) -> Figure:
             name = f"{who or 'nothing drafted'}, {context} tokens of context"
             dash = ("solid", "dash", "dot", "dashdot")[j % 4]
             data.append(_line(name, ns, y, COLOURS[i % len(COLOURS)], dash=dash))
-    return _figure(data, "What a round costs here", "tokens proposed", "time / plain round", shapes=_even())
+    return figure(data, "What a round costs here", "tokens proposed", "time / plain round", shapes=even_line())
