@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     engine = Engine()
     page = build_page(engine, "smollm2-135m-instruct")
-    _, address, _ = page.launch(prevent_thread_lock=True, **launch_options())
+    _, address, _ = page.launch(prevent_thread_lock=True, **launch_options(engine, "smollm2-135m-instruct"))
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])

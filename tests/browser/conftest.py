@@ -80,19 +80,21 @@ class Watched:
 
 @pytest.fixture
 def visit(browser):
-    """visit(address, width=, height=, theme=, touch=) opens the page in a browser profile of its own; at the end of the
-    test no page may have had an error or have asked another host for anything."""
+    """visit(address, width=, height=, theme=, race=) opens the page in a browser profile of its own; at the end of the
+    test no page may have had an error or have asked another host for anything. `race`: a race follows each Run."""
     contexts, watched = [], []
 
-    def open_page(address, width=1440, height=1000, theme="light", init=None, **more):
+    def open_page(address, width=1440, height=1000, theme="light", init=None, race=False, fragment="", **more):
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
         page = context.new_page()
+        if not race:
+            page.add_init_script("try { localStorage.setItem('specplay-race', 'off'); } catch (error) {}")
         if init:
             page.add_init_script(init)
         page.watched = Watched(page, address)
         watched.append(page.watched)
-        page.goto(f"{address}/?__theme={theme}")
+        page.goto(f"{address}/?__theme={theme}{fragment}")
         page.wait_for_selector("#sp-run")
         page.wait_for_selector('.sp-view[data-view="B"] .sp-tokens')
         return page
@@ -109,7 +111,7 @@ def served(engine, target="smollm2-135m-instruct"):
     from app.page import build_page, launch_options
 
     demo = build_page(engine, target)
-    _, address, _ = demo.launch(server_name="127.0.0.1", prevent_thread_lock=True, **launch_options())
+    _, address, _ = demo.launch(server_name="127.0.0.1", prevent_thread_lock=True, **launch_options(engine, target))
     try:
         yield address.rstrip("/")
     finally:

@@ -11,6 +11,7 @@ import pytest
 from looking import kept_text, tokens_of, wait_state
 from replay import ReplayEngine, rounds, start_of
 
+from app.run_page import FRAME_SECONDS
 from engines.events import to_json
 from engines.fold import Fold
 from engines.settings import RunSettings
@@ -22,8 +23,11 @@ ROUND_SECONDS = 0.1  # of the slow script: what "within one round" allows, besid
 
 
 def slow(run):
-    """Rounds of about a tenth of a second."""
-    run.play(WORDS, 10 if run.settings.proposer == "none" else 30, "eos")
+    """A short baseline, then rounds of about a tenth of a second."""
+    if run.settings.proposer == "none":
+        run.play(WORDS[:20], 400, "eos")
+    else:
+        run.play(WORDS, 30, "eos")
 
 
 def rounds_of(run) -> int:
@@ -42,30 +46,30 @@ def test_u5_stop_keeps_the_partial_run_and_frees_the_page(replay, visit):
     page = visit(address)
     page.click("#sp-run")
     wait_state(page, "A", "running")
-    wait_for(lambda: rounds_of(engine.runs[0]) > 3)
+    wait_for(lambda: rounds_of(engine.runs[1]) > 3)
     stopped_at = []
-    stop = engine.runs[0].stop
+    stop = engine.runs[1].stop
 
     def noted():
-        stopped_at.append((time.monotonic(), rounds_of(engine.runs[0])))
+        stopped_at.append((time.monotonic(), rounds_of(engine.runs[1])))
         stop()
 
-    engine.runs[0].stop = noted
+    engine.runs[1].stop = noted
     page.click("#sp-stop")
     wait_state(page, "A", "stopped")
-    run = engine.runs[0]
+    run = engine.runs[1]
     moment, done_before = stopped_at[0]
     assert run.ended_at - moment < 2 * ROUND_SECONDS
     assert rounds_of(run) - done_before <= 1
     assert run.events[-1].reason == "stopped"
     assert kept_text(page, "A") == run.events[-1].text != ""
     assert "Stopped after" in page.locator('.sp-view[data-view="A"] .sp-status').inner_text()
-    assert [wait_state(page, v, "stopped") for v in ("baseline 1", "B")] == ["stopped"] * 2
-    assert len(engine.runs) == 1
+    assert [wait_state(page, v, "stopped", "done") for v in ("baseline 1", "B")] == ["done", "stopped"]
+    assert len(engine.runs) == 2
 
     page.locator("#sp-run:enabled").click(timeout=1000)  # at once
-    wait_state(page, "A", "running", timeout=2)
-    assert len(engine.runs) == 2
+    wait_state(page, "A", "running", timeout=3)
+    assert len(engine.runs) == 4
     page.click("#sp-stop")
     wait_state(page, "B", "stopped")
 
@@ -122,8 +126,8 @@ def test_u7_a_closed_tab_stops_the_engine(replay, visit, how):
     engine, address = replay(slow)
     page = visit(address)
     page.click("#sp-run")
-    wait_for(lambda: engine.runs and rounds_of(engine.runs[0]) > 3)
-    before = rounds_of(engine.runs[0])
+    wait_for(lambda: len(engine.runs) > 1 and rounds_of(engine.runs[1]) > 3)
+    before = rounds_of(engine.runs[1])
     closed_at = time.monotonic()
     page.watched.leave()  # a page that is being left says that its connections end
     if how == "close":
@@ -132,13 +136,13 @@ def test_u7_a_closed_tab_stops_the_engine(replay, visit, how):
         page.goto("about:blank")
     else:
         page.reload()
-    wait_for(lambda: engine.runs[0].phase == "done")
-    assert engine.runs[0].events[-1].reason == "stopped"
+    wait_for(lambda: engine.runs[1].phase == "done")
+    assert engine.runs[1].events[-1].reason == "stopped"
     # The way of the news is the browser's and the network's; the engine's own part is one round.
-    assert engine.runs[0].ended_at - closed_at < 1.0
-    assert rounds_of(engine.runs[0]) - before < 1.0 / ROUND_SECONDS
+    assert engine.runs[1].ended_at - closed_at < 1.0
+    assert rounds_of(engine.runs[1]) - before < 1.0 / ROUND_SECONDS
     time.sleep(0.5)
-    assert len(engine.runs) == 1  # nothing that was to come is begun
+    assert len(engine.runs) == 2  # nothing that was to come is begun
 
 
 def test_u8_two_browsers_see_their_own_and_the_second_that_it_waits(replay, visit):
@@ -207,7 +211,7 @@ def test_u4_two_panels_in_turn_end_with_the_engine(replay, visit):
 # When each view's state became done, in seconds of the wall clock.
 WATCH_ENDS = """() => {
   window.ends = {};
-  for (const view of document.querySelectorAll(".sp-view")) {
+  for (const view of document.querySelectorAll(".sp-view.sp-full")) {
     let begun = false;
     new MutationObserver((changes, observer) => {
       begun ||= view.dataset.state === "running";
@@ -224,52 +228,42 @@ def _wall(moment: float) -> float:
     return time.time() - (time.monotonic() - moment)
 
 
-def test_u4_four_views_at_once(visit):
-    """Four of the product's views on one page, each fed as the page feeds its own, at 200 tokens a second at once."""
-    import gradio as gr
+class AllAtOnce:
+    """In the place of PageRun: the four panels' runs at the same time, each at 200 tokens a second."""
 
-    from app.page import launch_options
-    from app.run_page import FRAME_SECONDS
-    from app.screens import Screen
-    from app.token_view import TokenView
+    def __init__(self, engine, prompt, panels):
+        engines = [ReplayEngine(lambda run: run.play(LINES[:1200], 200, "length")) for _ in "ABCD"]
+        self.runs = [e.submit(RunSettings(proposer="ngram", k=4), "p") for e in engines]
+        engine.fed = self.runs
 
-    engines = [ReplayEngine(lambda run: run.play(LINES[:1200], 200, "length")) for _ in range(4)]
-    runs = []
-
-    def feed():
-        runs[:] = [e.submit(RunSettings(proposer="ngram", k=4), "p") for e in engines]
-        screens = [Screen(f"run {r.number}", "a run") for r in runs]
-        while not all(r.over for r in runs):
-            for run, screen in zip(runs, screens, strict=True):
-                screen.events(run.take(0))
-                screen.sent()
-            yield [s.text for s in screens]
+    def frames(self):
+        while not all(r.over for r in self.runs):
+            yield [f"{view}\t{line}" for view, r in zip("ABCD", self.runs, strict=True) for line in r.take(0)]
             time.sleep(FRAME_SECONDS)
-        for screen in screens:
-            screen.finish()
-        yield [s.text for s in screens]
 
-    with gr.Blocks(title="Speculative decoding playground", analytics_enabled=False) as demo:
-        button = gr.Button("Run", elem_id="sp-run")
-        with gr.Row():
-            views = [TokenView(name) for name in "ABCD"]
-        button.click(feed, None, views, show_progress="hidden")
-    _, address, _ = demo.launch(server_name="127.0.0.1", prevent_thread_lock=True, **launch_options())
-    try:
-        page = visit(address.rstrip("/"))
-        late = []
-        for _ in range(TRIES):
-            page.evaluate(WATCH_ENDS)
-            page.click("#sp-run")
-            page.wait_for_function("Object.keys(window.ends).length === 4")
-            late.append(max(page.evaluate("Object.values(window.ends)")) - max(_wall(r.ended_at) for r in runs))
-            for view in "ABCD":
-                assert kept_text(page, view) == "".join(LINES[:1200])
-            if late[-1] < 0.5:
-                return
-        raise AssertionError(f"four views: the browser was behind the engine by {late} s")
-    finally:
-        demo.close()
+    def stop(self):
+        for run in self.runs:
+            run.stop()
+
+
+def test_u4_four_views_at_once(replay, visit, monkeypatch):
+    """Four of the product's views on the product's page."""
+    monkeypatch.setattr("app.routes.PageRun", AllAtOnce)
+    engine, address = replay(None)
+    page = visit(address, height=2200)
+    for _ in "CD":
+        page.click("#sp-add")
+    late = []
+    for _ in range(TRIES):
+        page.evaluate(WATCH_ENDS)
+        page.locator("#sp-run:enabled").click()
+        page.wait_for_function("Object.keys(window.ends).length === 4")
+        late.append(max(page.evaluate("Object.values(window.ends)")) - max(_wall(r.ended_at) for r in engine.fed))
+        for view in "ABCD":
+            assert kept_text(page, view) == "".join(LINES[:1200])
+        if late[-1] < 0.5:
+            return
+    raise AssertionError(f"four views: the browser was behind the engine by {late} s")
 
 
 def test_the_messages_stay_small():
@@ -286,14 +280,14 @@ def test_tokens_keep_their_place_while_more_come(replay, visit):
     engine, address = replay(lambda run: run.play(WORDS[:200], 100, "eos"))
     page = visit(address)
     page.click("#sp-run")
-    wait_for(lambda: engine.runs and rounds_of(engine.runs[0]) > 10)
+    wait_for(lambda: len(engine.runs) > 1 and rounds_of(engine.runs[1]) > 10)
     page.wait_for_function("""() => document.querySelectorAll('.sp-view[data-view="A"] .sp-t').length > 40""")
     view = tokens_of(page, "A")
     view.evaluate("(n) => { window.first = [...n.querySelectorAll('.sp-t')].slice(0, 20); }")
     wait_state(page, "A", "done")
     assert view.evaluate("(n) => window.first.every((node, i) => n.querySelectorAll('.sp-t')[i] === node)")
     fold = Fold()
-    for event in engine.runs[0].events:
+    for event in engine.runs[1].events:
         fold.add(event)
     assert kept_text(page, "A") == fold.text()
     wait_state(page, "B", "done")

@@ -55,7 +55,7 @@ def test_the_pointer_shows_and_leaves_as_before(replay, visit):
 
 def test_the_keyboard_goes_from_token_to_token(replay, visit):
     page = done_page(replay, visit)
-    page.locator("#sp-refused input").focus()
+    page.locator("#sp-refused").focus()
     for _ in range(60):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.matches('.sp-view[data-view=\"A\"] .sp-tokens')"):
