@@ -116,7 +116,7 @@ def plan_of(target: str, who: str, k: Any, largest: int, seconds: Any, text: str
         raise UserError("Fill in a number of seconds for the time limit.")
     settings = RunSettings(target=target, proposer=who, k=whole("k", k), max_new_tokens=TOKENS)
     own = (text or "").strip()
-    texts = tuple(p.text for p in pasted(own).prompts) if own else tuple(example for _, example in EXAMPLES)
+    texts = tuple(p.asked for p in pasted(own).prompts) if own else tuple(example for _, example in EXAMPLES)
     return BatchPlan(settings, texts, tuple(size for size in SIZES if size <= largest), float(seconds))
 
 

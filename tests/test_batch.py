@@ -285,6 +285,9 @@ def test_sizes_that_do_not_fit_the_time_or_the_memory_are_left_out_with_a_senten
     late = measure(plan(sizes=(1, 256), budget=2.0), TableModels(TableDecoder(delay=0.004), pass_seconds=0.004))
     assert [i.batch for i in late if isinstance(i, Skipped)] == [256]
     assert "time limit" in late[-1].reason and any(isinstance(i, Point) and i.speedup for i in late)
+    cut = measure(plan(sizes=(1,), budget=1.0), TableModels(TableDecoder(delay=0.03)))
+    assert cut[-1].reason.endswith(("after 1 of 3 turns.", "after 2 of 3 turns."))
+    assert any(isinstance(i, Point) and i.speedup for i in cut)
     decoder = TableDecoder()
     decoder.new_cache = None
     decoder.config = SimpleNamespace(layers=10**4, kv_heads=8, head_dim=128)

@@ -47,7 +47,7 @@ class Measuring:
         s = self.settings
         self.costs = self.models.costs(s.plain(), self.say)
         self.target = self.models.get(s.target, s.dtype, s.device, self.say)
-        self.lengths = [len(self.target.tokenizer.prompt_ids(prompt, raw=s.raw)) for prompt in self.plan.prompts]
+        self.lengths = [self._length(prompt) for prompt in self.plan.prompts]
         self.capacity = max(self.lengths) + s.max_new_tokens
         self.began = time.perf_counter()
         self.guesses = {size: self._guess(size) for size in self.sizes}  # seconds of what is still to come
@@ -82,7 +82,11 @@ class Measuring:
         yield point
         ways, tallies = (self.settings.plain(), self.settings), (Tally(size), Tally(size))
         texts: dict[str, int] = {}
-        for turn in range(max(LEAST_TURNS, len(groups))):
+        turns = max(LEAST_TURNS, len(groups))
+        for turn in range(turns):
+            if turn and self._spent() > self.plan.budget:
+                yield Skipped(size, f"{counted(size)}: the time limit came after {turn} of {turns} turns.")
+                return
             first: tuple[dict, dict] = ({}, {})  # the events of each row's first run
             for which in (0, 1) if turn % 2 == 0 else (1, 0):
                 yield from self._stretch(rows, groups[turn % len(groups)], ways[which], tallies[which], first[which])
@@ -115,7 +119,7 @@ class Measuring:
     ) -> Iterator[Progress]:
         """Decode until the batch has emitted its tokens. `tally` counts, `first` gets each row's first run."""
         size, over = len(rows.sessions), False
-        goal = tally.emitted + size * settings.max_new_tokens
+        goal = tally.running + size * settings.max_new_tokens
         begun = [0] * size
 
         def ended() -> bool:
@@ -155,6 +159,13 @@ class Measuring:
         job.session = rows.sessions[row]
         return job
 
+    def _length(self, prompt: str | list[dict[str, str]]) -> int:
+        """In tokens."""
+        tokenizer = self.target.tokenizer
+        if isinstance(prompt, str):
+            return len(tokenizer.prompt_ids(prompt, raw=self.settings.raw))
+        return len(tokenizer.chat(prompt)[1])
+
     # What it will take.
 
     def _guess(self, size: int) -> float:
@@ -171,10 +182,13 @@ class Measuring:
         turn = tokens * seconds(size) + tokens / self.gain * seconds(size * width)
         return max(0.0, read * one_more) + clocked + max(LEAST_TURNS, len(groups)) * turn
 
+    def _spent(self) -> float:
+        return time.perf_counter() - self.began
+
     def _progress(self, message: str) -> Progress:
-        spent = time.perf_counter() - self.began
+        spent = self._spent()
         here = max(0.0, self.slower * self.at - (time.perf_counter() - self.since))
-        left = here + self.slower * sum(self.guesses.values())
+        left = min(here + self.slower * sum(self.guesses.values()), max(0.0, self.plan.budget - spent))
         return Progress(message, spent / (spent + left) if left else 1.0, left)
 
     def _too_large(self, size: int) -> str | None:
@@ -192,7 +206,7 @@ class Measuring:
         )
 
     def _too_late(self, size: int) -> str | None:
-        left = self.plan.budget - (time.perf_counter() - self.began)
+        left = self.plan.budget - self._spent()
         takes = self.slower * self._guess(size)
         if takes <= left:
             return None

@@ -30,7 +30,7 @@ class BatchPlan:
     """
 
     settings: RunSettings
-    prompts: tuple[str, ...]
+    prompts: tuple[str | list[dict[str, str]], ...]  # each a user's turn, or a chat's messages
     sizes: tuple[int, ...] = SIZES
     budget: float = 180.0
 

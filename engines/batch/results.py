@@ -22,7 +22,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Skipped:
-    """This batch size was not measured, and why: a sentence."""
+    """This batch size was not measured, or not wholly, and why: a sentence."""
 
     batch: int
     reason: str
@@ -65,6 +65,7 @@ class Tally:
         self.batch = batch
         self.passes: list[float] = []  # seconds of each, with the proposing before it and the sampling after it
         self.emitted = self.rounds = self.accepted = self.judged = self.computed = 0
+        self.running = 0  # emitted, those of rows that are not done yet included
         self.aside = 0.0  # seconds outside target passes
         self._folds: dict[int, Fold] = {}
         self._pass: list[float] = []
@@ -74,6 +75,7 @@ class Tally:
             self._folds[row] = Fold()
         self._folds[row].add(event)
         if isinstance(event, Verdict):
+            self.running += event.accepted + (event.extra is not None)
             self._pass.append(sum(event.seconds.values()))
             self.aside += self._pass[-1] - event.seconds["verify"]
             if len(self._pass) == self.batch:
@@ -87,11 +89,6 @@ class Tally:
             self.accepted += m.accepted
             self.judged += m.accepted + m.rejected
             self.computed += sum(r.rows for r in run.rounds)
-
-    @property
-    def running(self) -> int:
-        """Tokens emitted so far, those of rows that are not done yet included."""
-        return self.emitted + sum(fold.metrics().emitted for fold in self._folds.values())
 
     @property
     def rate(self) -> float:

@@ -79,7 +79,7 @@ def act(args: argparse.Namespace) -> int:
         dtype=args.dtype,
         device=args.device,
     )
-    prompts = args.prompts or [p.text for p in read_prompts(args.prompt_file).prompts]
+    prompts = args.prompts or [p.asked for p in read_prompts(args.prompt_file).prompts]
     plan = BatchPlan(settings, tuple(prompts), args.batches, args.budget)
     gpu = gpu_of(args.gpu) if args.gpu else None
     like = roofline.find_size(args.like) if args.like else None
