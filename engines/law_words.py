@@ -58,8 +58,10 @@ def _at_work(facts: Mapping[str, Any]) -> str:
         return (
             "But nothing was proposed in them, so they say nothing about acceptance: choose a prompt that it can copy."
         )
-    share = 100 * facts["stood"] / facts["proposing"]
-    return f"Speculation was at work: in {share:.0f} % of the rounds at least one proposed token stood."
+    return (
+        f"Speculation was at work: {facts['proposing']} rounds had a proposal, and in {facts['stood']} of them at least "
+        "one of its tokens stood."
+    )
 
 
 def _sight(facts: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from .chi_square import LEAST, Fit, cells, fit
 from .errors import UserError
 from .judge import judge
 from .law_words import sentences, verdict_of
+from .proposers.base import Proposal
 from .sampling import Chance, top, warp
 from .settings import MAX_K, RunSettings
 
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 ROUNDS = 400
 MOST_ROUNDS = 1000
 SECONDS = 120.0
-ENOUGH = 0.3  # of `_Place._try`: a token of probability 0.08 to 0.92
-SPAN = 24  # places that are looked at: the first tokens of an answer
+SPAN = 32  # places that are looked at: the first tokens of an answer
 TELL_EVERY = 0.25  # seconds
 SHOWN = 8  # tokens in the table
 MOST_LAWS = 64  # laws of second tokens that are kept: those after the first tokens that came first
@@ -64,17 +64,16 @@ def same_law(settings: RunSettings, prompt: str, rounds: int = ROUNDS, seconds: 
     def work(models: Models, say: Callable[..., None], stopped: Callable[[], bool]) -> Iterator[Item]:
         yield {"state": "choosing", "done": 0, "of": rounds}
         place = _Place(models, settings, prompt, rounds, say, stopped)
-        if stopped():
-            return
         yield from _Test(place, rounds, seconds, stopped).items()
 
     return work
 
 
 class _Place:
-    """Where the rounds begin: of the first tokens of an answer the place at which the law is spread best over tokens
+    """Where the rounds begin: of the first places in the greedy answer the one at which most can be learnt.
 
-    that can be counted, and at which the proposer has something to propose.
+    That takes a law that is spread over tokens which come often enough to be counted, and a proposal of which it is
+    open whether it stands.
     """
 
     def __init__(
@@ -90,58 +89,47 @@ class _Place:
         self.settings = settings.replace(
             max_new_tokens=SPAN + MAX_K + 2, adaptive=False, remember=False, candidates=0, ignore_eos=True
         )
-        self._new = lambda s: models.job(s, prompt, say, stopped)
-        self.chance = Chance(settings.seed)
-        ranked = self._ranked(rounds, stopped)
-        worth: dict[int, float] = {}
-        for n, (ids, law) in enumerate(ranked):
-            worth[n] = self._try(ids, law)
-            if worth[n] >= ENOUGH or stopped():
+        self._new = lambda: models.job(self.settings, prompt, say, stopped)
+        self._begin(self._new(), None)
+        self.prompt_length = len(self.ids)
+        best = self._best(rounds)
+        if best is not None:
+            self._begin(self._new(), best)
+
+    def _begin(self, job: loop.Job, ids: list[int] | None) -> None:
+        """Read `ids` (the prompt if None) but for the last of them, and make the proposer ready."""
+        self.job, self.ids = job, list(job.start.prompt_ids) if ids is None else ids
+        for begin in range(0, len(self.ids) - 1, loop.PREFILL_CHUNK):
+            if job.stopped():
                 return
-        self._try(*ranked[max(worth, key=worth.get)])  # the first if nothing is ever proposed; the words say so
+            chunk = self.ids[begin : min(begin + loop.PREFILL_CHUNK, len(self.ids) - 1)]
+            job.session.forward(chunk, logits_from=len(chunk))
+        job.proposer.start(self.ids)
 
-    def _ranked(self, rounds: int, stopped: Callable[[], bool]) -> list[tuple[list[int], np.ndarray]]:
-        """The text before each place and the law there, best place first."""
-        job = self._new(self.settings.plain())
-        ids = list(job.start.prompt_ids)
-        _feed(job, ids[:-1], stopped)
-        places: list[tuple[float, list[int], np.ndarray]] = []
-        law = np.ones(1)
+    def _best(self, rounds: int) -> list[int] | None:
+        """The text before the best place; None when stopped."""
+        chance = Chance(self.settings.seed)
+        session, places = self.job.session, []
         for _ in range(SPAN):
-            if stopped() or job.session.capacity - len(ids) < 3:
+            if self.job.stopped():
+                return None
+            if session.capacity - len(self.ids) < 3:
                 break
-            law = warp(job.session.forward(ids[-1:]), self.settings.sampling, ids)[0]
-            own = law[cells(law, rounds)].astype(np.float64)
-            spread = 1 - (own**2).sum() - max(0.0, 1 - own.sum()) ** 2  # the chance that two draws differ
-            places.append((float(spread), list(ids), law))
-            ids.append(self.chance.draw(law))
-            if ids[-1] in job.eos_ids:
+            proposal = self.propose(chance)
+            self.back()
+            law = warp(session.forward(self.ids[-1:]), self.settings.sampling, self.ids)[0]
+            spread = _spread(law, rounds)
+            places.append((spread * _open(law, proposal), spread, list(self.ids)))
+            self.ids.append(int(law.argmax()))
+            if self.ids[-1] in self.job.eos_ids:
                 break
-        if not places and not stopped():
+        if not places:
             raise UserError("The prompt leaves no room for a proposal: shorten it.")
-        self.prompt_length = len(job.start.prompt_ids)
-        return [(ids, law) for _, ids, law in sorted(places, key=lambda place: -place[0])] or [(ids, law)]
+        return max(places, key=lambda place: place[:2])[2]
 
-    def _try(self, ids: list[int], law: np.ndarray) -> float:
-        """Make everything ready there. How open it is whether what is proposed stands: 0 when nothing is, 1 when it is
-
-        drawn anew in each round, and for a token x that is determined 4 p(x) (1 - p(x)).
-        """
-        self.job, self.ids = self._new(self.settings), ids
-        _feed(self.job, ids[:-1], self.job.stopped)
-        if self.job.stopped():
-            return 0.0
-        self.job.proposer.start(ids)
-        self.k = min(self.settings.k, self.job.session.capacity - len(ids) - 1)
-        proposal = self.propose(self.chance)
-        self.back()
-        if proposal.q is not None:
-            return 1.0
-        stands = sum(float(law[proposal.ids[i]]) for i in proposal.children(-1))
-        return 4 * stands * (1 - stands) if proposal.ids else 0.0
-
-    def propose(self, chance: Chance) -> Any:
-        return loop._propose(self.job, self.ids, self.job.length_policy.limit(self.k), chance)
+    def propose(self, chance: Chance) -> Proposal:
+        k = min(self.settings.k, self.job.session.capacity - len(self.ids) - 1)
+        return loop._propose(self.job, self.ids, self.job.length_policy.limit(k), chance)
 
     def back(self) -> None:
         """As if the round had never been."""
@@ -154,12 +142,22 @@ class _Place:
         return "".join(self.job.text.peek(self.ids[self.prompt_length :]))
 
 
-def _feed(job: loop.Job, ids: list[int], stopped: Callable[[], bool]) -> None:
-    for begin in range(0, len(ids), loop.PREFILL_CHUNK):
-        if stopped():
-            return
-        chunk = ids[begin : begin + loop.PREFILL_CHUNK]
-        job.session.forward(chunk, logits_from=len(chunk))
+def _spread(law: np.ndarray, rounds: int) -> float:
+    """The chance that two draws from `law` [V] differ, those that come too seldom to be counted taken as one."""
+    own = law[cells(law, rounds)].astype(np.float64)
+    return float(1 - (own**2).sum() - max(0.0, 1 - own.sum()) ** 2)
+
+
+def _open(law: np.ndarray, proposal: Proposal) -> float:
+    """How open it is whether a first token of the proposal stands: 0 if there is none, most if it does half the time."""
+    if not proposal.ids:
+        return 0.0
+    if proposal.q is None:
+        stands = sum(float(law[proposal.ids[i]]) for i in proposal.children(-1))
+    else:
+        width = min(len(law), len(proposal.q[0]))
+        stands = float(np.minimum(law[:width], proposal.q[0][:width]).sum())
+    return 0.05 + 4 * stands * max(0.0, 1 - stands)
 
 
 class _Test:
