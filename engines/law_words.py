@@ -58,10 +58,8 @@ def _at_work(facts: Mapping[str, Any]) -> str:
         return (
             "But nothing was proposed in them, so they say nothing about acceptance: choose a prompt that it can copy."
         )
-    return (
-        f"Speculation was at work: {facts['proposing']} rounds had a proposal, and in {facts['stood']} of them at least "
-        "one of its tokens stood."
-    )
+    proposing, stood = facts["proposing"], facts["stood"]
+    return f"Speculation was at work: {proposing} rounds had a proposal, and in {stood} of them a part of it stood."
 
 
 def _sight(facts: Mapping[str, Any]) -> str:

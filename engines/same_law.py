@@ -149,7 +149,7 @@ def _spread(law: np.ndarray, rounds: int) -> float:
 
 
 def _open(law: np.ndarray, proposal: Proposal) -> float:
-    """How open it is whether a first token of the proposal stands: 0 if there is none, most if it does half the time."""
+    """How open it is whether a first token of the proposal stands: 0 if there is none, most if half the time."""
     if not proposal.ids:
         return 0.0
     if proposal.q is None:
