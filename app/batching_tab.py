@@ -60,7 +60,7 @@ def build_batching_tab(engine: Any, target: str) -> None:
     gr.HTML(WHY, apply_default_css=False)
     with gr.Row(elem_classes=["sp-batch-fields"]):
         proposer = gr.Dropdown(
-            [(PROPOSER_NAMES[p], p) for p in PROPOSERS], value="ngram", label="who proposes", min_width=150
+            [(PROPOSER_NAMES[p], p) for p in PROPOSERS], value="ngram", label="who proposes", min_width=180
         )
         k = gr.Number(4, label="k", minimum=1, maximum=MAX_K, precision=0, min_width=70)
         largest = gr.Dropdown(list(SIZES), value=16, label="largest batch", min_width=110)

@@ -15,15 +15,20 @@ from starlette.middleware import Middleware
 from engines import heads
 from engines.settings import RunSettings
 
+from .batching_tab import build_batching_tab
 from .catalogue_choices import drafts_for
 from .early_script import EarlyScript
 from .examples import EXAMPLES
 from .fields import LETTERS, MOST_TOKENS
 from .legend import LEGEND, TITLE
+from .lessons_view import build_lessons
 from .panel import build_panel
+from .plots_view import Plots
 from .routes import routes
+from .scripts import ASSETS, STYLES, head
 from .status import EngineStatus
-from .token_view import ASSETS, STYLES, TokenView, head
+from .sweep_tab import build_sweep_tab
+from .token_view import TokenView
 
 _PRIVATE = {"show_progress": "hidden", "api_visibility": "private"}
 
@@ -50,11 +55,18 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
         with gr.Row(elem_classes=["sp-top"]):
             gr.HTML(TITLE, apply_default_css=False, scale=3)
             EngineStatus(scale=1)
-        _playground(page, target)
+        with gr.Tabs(elem_classes=["sp-places"]):
+            with gr.Tab("Playground"):
+                _playground(page, target)
+            with gr.Tab("Sweep"):
+                build_sweep_tab(engine, target)
+            with gr.Tab("Batching"):
+                build_batching_tab(engine, target)
     return page
 
 
 def _playground(page: gr.Blocks, target: str) -> None:
+    build_lessons()
     with gr.Row(elem_classes=["sp-examples"]):
         chips = [gr.Button(name, size="sm", min_width=60, elem_classes=["sp-example"]) for name, _ in EXAMPLES]
     with gr.Row(elem_classes=["sp-ask"], equal_height=True):
@@ -82,6 +94,7 @@ def _playground(page: gr.Blocks, target: str) -> None:
     _piece("sp-race", "mountRace")
     with gr.Row(elem_classes=["sp-panels"], elem_id="sp-panels"):
         panels = [build_panel(LETTERS[i], s, drafts_for(target)) for i, s in enumerate(start_settings(target))]
+    Plots()
 
     for chip, (_, text) in zip(chips, EXAMPLES, strict=True):
         chip.click(None, None, prompt, js=f"() => {json.dumps(text)}", **_PRIVATE)

@@ -23,12 +23,12 @@ def build_calculator(k: gr.Number) -> gr.Slider:
     """The fields of the roofline and its drawing; the acceptance rate's field comes back, for a measurement to set."""
     start_gpu, start_size = roofline.find_gpu("H100"), roofline.find_size("Llama-3.1-8B")
     with gr.Row(elem_classes=["sp-batch-fields"]):
-        gpu = gr.Dropdown([g.name for g in roofline.GPUS] + [OTHER], value=start_gpu.name, label="GPU", min_width=170)
+        gpu = gr.Dropdown([g.name for g in roofline.GPUS] + [OTHER], value=start_gpu.name, label="GPU", min_width=200)
         bandwidth = gr.Number(start_gpu.bandwidth / 1e9, label="memory (GB/s)", min_width=105)
         flops = gr.Number(start_gpu.flops / 1e12, label="dense bf16 (TFLOP/s)", min_width=105)
         rate = gr.Slider(0, 1, value=0.7, step=0.01, label="acceptance rate", min_width=170, buttons=[])
     with gr.Row(elem_classes=["sp-batch-fields"]):
-        size = gr.Dropdown([s.name for s in roofline.SIZES], value=start_size.name, label="model", min_width=170)
+        size = gr.Dropdown([s.name for s in roofline.SIZES], value=start_size.name, label="model", min_width=200)
         weights = gr.Number(_billions(start_size), label="weights (billions)", min_width=105)
         width = gr.Number(2, label="bytes per weight", minimum=0, min_width=105)
         cache = gr.Number(_kilobytes(start_size), label="KV cache per token (kB)", minimum=0, min_width=105)

@@ -1,4 +1,4 @@
-"""What the page asks of the program while it is open: the engine's state, runs, and Plotly's library.
+"""What the page asks of the program while it is open: the engine's state, runs, files of runs, and Plotly's library.
 
 Runs travel as a plain stream of lines, "view<tab>JSON", of which each is sent once: the least work for the cores that
 the engine may have to share with the browser. A stream that is broken off, as when its tab is closed, stops its runs.
@@ -16,14 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from engines import recorded
 from engines.errors import UserError
+from engines.presets import PRESETS
 from engines.settings import RunSettings
 
 from .fields import panels_from
+from .law import PageLaw
 from .run_page import PageRun
+from .shown import shown
 
 MOST_BYTES = 1_000_000  # of a request
 # A page of another origin cannot send it without asking first, and is then refused: it must not start runs here.
@@ -78,6 +82,31 @@ def routes(engine: Any, target: str) -> list[Route]:
         runs.add(name, page_run)
         return _stream(page_run.frames(), page_run.stop, lambda: runs.remove(name, page_run))
 
+    async def law(request: Request) -> Response:
+        asked = await _json(request)
+        prompt, name = asked.get("prompt"), asked.get("name")
+        panels = panels_from(target, asked)
+        if not isinstance(prompt, str) or not isinstance(name, str) or len(panels) != 1:
+            raise UserError("The page asked for no test: reload it.")
+        [(letter, settings)] = panels.items()
+        page_law = PageLaw(engine, prompt, letter, settings)
+        runs.add(name, page_law)
+        return _stream(page_law.frames(), page_law.stop, lambda: runs.remove(name, page_law))
+
+    async def show(request: Request) -> Response:
+        content = await body(request, recorded.MAX_BYTES)
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UserError("That is not a file of runs: it is not UTF-8 text.") from None
+        return await _told(lambda: recorded.split(text))
+
+    async def record(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in PRESETS:  # never a path
+            raise UserError(f"There is no recorded run {name!r}.")
+        return await _told(lambda: recorded.read(recorded.FOLDER / f"{name}.jsonl"))
+
     async def stop(request: Request) -> Response:
         runs.stop(str((await _json(request)).get("name")))
         return Response(status_code=204)
@@ -96,6 +125,9 @@ def routes(engine: Any, target: str) -> list[Route]:
     return [
         Route("/specplay/state", state),
         Route("/specplay/run", guarded(run), methods=["POST"]),
+        Route("/specplay/law", guarded(law), methods=["POST"]),
+        Route("/specplay/show", guarded(show), methods=["POST"]),
+        Route("/specplay/recorded/{name}", guarded(record), methods=["POST"]),
         Route("/specplay/stop", guarded(stop), methods=["POST"]),
         Route("/plotly.min.js", plotly_library),
     ]
@@ -116,6 +148,12 @@ async def body(request: Request, most: int) -> bytes:
         if len(out) > most:
             raise UserError(f"That is longer than the page takes ({most / 1e6:g} MB).")
     return bytes(out)
+
+
+async def _told(read: Any) -> Response:
+    """The lines of the runs that `read` reads, checked on a thread: a large file must not hold up the others."""
+    lines = await asyncio.get_running_loop().run_in_executor(_threads, lambda: shown(read()))
+    return PlainTextResponse("".join(f"{line}\n" for line in lines), headers=STREAM)
 
 
 async def _json(request: Request) -> dict[str, Any]:

@@ -85,13 +85,14 @@ class Sweeps:
 def build_sweep_tab(engine: Any, target: str) -> None:
     """Lay the tab out, inside the gr.Tab that is being built."""
     sweeps = Sweeps()
-    gr.HTML(TITLE, apply_default_css=False)
-    fields = _fields(target)
-    with gr.Row(elem_classes=["sp-sweep-go"]):
-        start = gr.Button("Start the sweep", variant="primary", elem_id="sp-sweep-start", scale=0, min_width=170)
-        stop = gr.Button("Stop", interactive=False, elem_id="sp-sweep-stop", scale=0, min_width=90)
-        plan_line = gr.HTML(_plan_line(target, [f.value for f in fields]), apply_default_css=False, scale=1)
-    view = SweepView()
+    with gr.Column(elem_id="sp-sweep-tab"):
+        gr.HTML(TITLE, apply_default_css=False)
+        fields = _fields(target)
+        with gr.Row(elem_classes=["sp-sweep-go"]):
+            start = gr.Button("Start the sweep", variant="primary", elem_id="sp-sweep-start", scale=0, min_width=170)
+            stop = gr.Button("Stop", interactive=False, elem_id="sp-sweep-stop", scale=0, min_width=90)
+            plan_line = gr.HTML(_plan_line(target, [f.value for f in fields]), apply_default_css=False, scale=1)
+        view = SweepView()
 
     def press(request: gr.Request, *values: Any) -> Iterator[str]:
         try:

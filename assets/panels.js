@@ -7,6 +7,7 @@
 
   const { button, inWords, make, panelFields, shared, viewOf, withPanel } = root.SpecPlay;
   const LETTERS = [...shared.letters];
+  const SETTLED_MS = 150; // gradio takes new values over in its own time, and does not say when
   const layout = { count: 2, pinned: new Set(), narrow: "A" };
   const heads = new Map(); // letter -> {chip, pin, ...}
   let pending = null;
@@ -15,18 +16,22 @@
   const place = (letter) => LETTERS.indexOf(letter);
   const seen = () => LETTERS.slice(0, layout.count);
 
-  // Let gradio put into its fields what `transform` makes of them; `then` is called when they are there.
+  // Let gradio put into its fields what `transform` makes of them: a promise that is kept when they are there.
   function setFields(transform) {
-    pending = transform;
-    document.querySelector("#sp-set").click();
+    return new Promise((resolve) => {
+      pending = { transform, resolve };
+      document.querySelector("#sp-set").click();
+    });
   }
 
   // What gradio's button asks for.
   function fieldsToSet(all) {
-    const transform = pending;
+    if (!pending) return all;
+    const { transform, resolve } = pending;
     pending = null;
-    const out = transform ? transform(all) : all;
+    const out = transform(all);
     told(out);
+    setTimeout(resolve, SETTLED_MS);
     return out;
   }
 

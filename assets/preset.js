@@ -91,6 +91,6 @@
   }
 
   root.SpecPlay = Object.assign(root.SpecPlay, {
-    addressOf, fieldsOf, panelFields, panelsOf, presetIn, presetOf, withPanel,
+    addressOf, fieldsOf, formOf, panelFields, panelsOf, presetIn, presetOf, withPanel,
   });
 })(typeof globalThis === "undefined" ? this : globalThis);

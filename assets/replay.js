@@ -24,6 +24,7 @@
       this.build();
       document.addEventListener("specplay:begun", () => this.leave());
       document.addEventListener("specplay:ended", () => this.offer(this.auto.checked && !still.matches));
+      document.addEventListener("specplay:shown", () => this.offer(false));
       document.addEventListener("specplay:layout", () => this.t === null && this.offer(false));
     }
 

@@ -3,7 +3,7 @@
 (function (root) {
   "use strict";
 
-  const { addressOf, allViews, fieldsOf, layout, panelFields, panelsOf, presetIn, presetOf, seen, setCount, setFields,
+  const { addressOf, allViews, fieldsOf, formOf, layout, panelFields, panelsOf, presetIn, presetOf, seen, setCount, setFields,
     shared, told, viewOf, Record } = root.SpecPlay;
   const NARROW = 760; // px
   const ADDRESS_AFTER_MS = 400;
@@ -27,6 +27,16 @@
   // What a panel's run depends on, as a string that can be compared.
   const ofPanel = (all, letter) => JSON.stringify([all.slice(0, 3), panelFields(all, shared.letters.indexOf(letter))]);
 
+  // One thing is asked of the program at a time; `fail` is told what is wrong.
+  async function ask(path, body, fail) {
+    const name = String(Date.now()) + Math.random();
+    under = { name, abort: new AbortController() };
+    busy(true);
+    await follow(path, JSON.stringify({ name, ...body }), under.abort.signal, fail);
+    under = null;
+    busy(false);
+  }
+
   async function run(all) {
     if (under) return;
     fields = all;
@@ -39,13 +49,19 @@
       asked.set(letter, ofPanel(all, letter));
     }
     mark();
-    const name = String(Date.now()) + Math.random();
-    under = { name, abort: new AbortController() };
-    busy(true);
     if (window.innerWidth <= NARROW) document.querySelector(".sp-key").scrollIntoView({ block: "start" });
-    await follow(letters, "run", JSON.stringify({ name, prompt, max_tokens, seed, panels }), under.abort.signal);
-    under = null;
-    busy(false);
+    await ask("run", { prompt, max_tokens, seed, panels }, (problem) => letters.forEach((l) => viewOf(l).fail(problem)));
+  }
+
+  // The test of a panel's distribution, by the settings that its run had.
+  async function askLaw(letter) {
+    if (under) return "Something else is running: wait for it, or press Stop.";
+    const { start } = viewOf(letter).record.fold;
+    const [prompt, max_tokens, seed] = asked.has(letter) ? JSON.parse(asked.get(letter))[0] : fields;
+    let problem = "";
+    const panels = { [letter]: asked.has(letter) ? JSON.parse(asked.get(letter))[1] : formOf(start.settings) };
+    await ask("law", { prompt, max_tokens, seed, panels }, (text) => (problem = text));
+    return problem;
   }
 
   function clear(letters) {
@@ -56,8 +72,7 @@
   }
 
   // Lines "view<tab>JSON" into their views, until the program has no more.
-  async function follow(letters, path, body, signal) {
-    const fail = (message) => letters.forEach((letter) => viewOf(letter).fail(message));
+  async function follow(path, body, signal, fail) {
     try {
       const answer = await post(path, body, { signal });
       if (!answer.ok) return fail((await answer.json()).message);
@@ -114,10 +129,18 @@
     if (fields) changed(fields);
   }
 
+  // A promise that is kept when the fields hold the preset.
   function applyPreset(preset) {
     const panels = panelsOf(preset).length;
     if (panels) setCount(panels);
-    setFields((all) => fieldsOf(preset, all));
+    return setFields((all) => fieldsOf(preset, all));
+  }
+
+  // Other runs are going to be shown than those that were asked for here.
+  function showing() {
+    if (root.SpecPlay.race) root.SpecPlay.race.leave();
+    asked = new Map();
+    for (const view of allViews()) view.root.classList.remove("sp-before");
   }
 
   // The page is there, with the fields as the program made them.
@@ -141,5 +164,7 @@
     } else if (event.key === "Escape" && under) stop();
   });
 
-  root.SpecPlay = Object.assign(root.SpecPlay, { address, applyPreset, changed, follow, give, loaded, moved, post, run, stop });
+  root.SpecPlay = Object.assign(root.SpecPlay, {
+    address, applyPreset, ask: askLaw, changed, give, loaded, moved, post, run, showing, stop,
+  });
 })(globalThis);

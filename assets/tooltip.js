@@ -3,67 +3,15 @@
 (function (root) {
   "use strict";
 
-  const { specialText } = root.SpecPlay;
-  const STATES = {
-    pending: "proposed, not judged yet",
-    accepted: "proposed and kept",
-    rejected: "proposed, judged, refused",
-    corrected: "the target's own token, in place of the refused one",
-    bonus: "the target's own token, after a wholly accepted proposal",
-    plain: "the target's own token, nothing was proposed",
-    unjudged: "proposed after the first rejection, so never judged",
-  };
-
-  function probability(value) {
-    if (value === null || value === undefined) return null;
-    if (value === 0 || value === 1) return String(value);
-    return value < 0.001 ? value.toExponential(1) : value > 0.9995 ? "> 0.999" : value.toPrecision(3);
-  }
-
-  function visible(text) {
-    if (text === "") return "(no text of its own)";
-    return text.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5").replace(/ /g, "\u00b7");
-  }
-
+  const { card, sourceOf } = root.SpecPlay;
   let made = 0;
-
-  function rankWords(rank) {
-    return rank === 0 ? "the target's first choice" : "number " + (rank + 1) + " of the target's choices";
-  }
-
-  // [[label, value], ...] of what there is to say.
-  function facts(token) {
-    const rows = [["token id", String(token.id)]];
-    const { judged, proposed, extra } = token;
-    const add = (label, value) => {
-      if (value !== null && value !== undefined) rows.push([label, value]);
-    };
-    if (judged) {
-      add("p (target)", probability(judged.p));
-      add("q (draft)", probability(judged.q));
-      add("min(1, p/q)", probability(judged.ratio));
-      if (judged.threshold !== null && judged.threshold !== undefined && judged.threshold !== judged.ratio) {
-        add("threshold", probability(judged.threshold));
-      }
-      add("u drawn", probability(judged.u));
-      if (Number.isInteger(judged.rank)) add("rank", rankWords(judged.rank));
-    } else if (extra) {
-      add("p (target)", probability(extra.p));
-      add("residual mass", probability(extra.mass));
-      if (Number.isInteger(extra.rank)) add("rank", rankWords(extra.rank));
-    } else if (proposed) {
-      add("q (draft)", probability(proposed.q));
-    }
-    if (proposed && proposed.source) add("copied from", "token " + (proposed.source[1] - 1) + " of the text so far");
-    add("round", String(token.round) + ", place " + (token.position + 1));
-    return rows;
-  }
-
   const STEPS = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
 
   class Tooltip {
-    constructor(container) {
+    // `foldOf()`: the fold that `container` shows.
+    constructor(container, foldOf) {
       this.container = container;
+      this.foldOf = foldOf;
       this.token = null; // not its element, which may be drawn anew
       this.byKey = false;
       this.box = document.createElement("div");
@@ -151,26 +99,24 @@
       node.classList.add("sp-told");
       this.token = token;
       this.byKey = byKey;
-      const head = document.createElement("div");
-      head.className = "sp-tip-text";
-      head.textContent = token.end ? "end of the text" : visible(token.text || specialText(token));
-      const state = document.createElement("div");
-      state.className = "sp-tip-state";
-      const name = document.createElement("b");
-      name.textContent = token.state;
-      state.append(name, ": " + STATES[token.state] + ".");
-      const list = document.createElement("dl");
-      for (const [label, value] of facts(token)) {
-        const dt = document.createElement("dt");
-        const dd = document.createElement("dd");
-        dt.textContent = label;
-        dd.textContent = value;
-        list.append(dt, dd);
-      }
-      this.box.replaceChildren(head, state, list);
-      if (token.tree) this.box.append(root.SpecPlay.treeNode(token.tree, token));
+      const fold = this.foldOf();
+      this.box.replaceChildren(...card(token, fold));
+      this._light(sourceOf(token, fold));
       this.box.hidden = false;
       this._place(node);
+    }
+
+    // What a copied token was copied from lights up: in the output, and in the prompt where that is open.
+    _light(source) {
+      const view = this.container.closest(".sp-view");
+      for (const lit of view.querySelectorAll(".sp-source")) lit.classList.remove("sp-source");
+      if (!source) return;
+      const output = new Set(source.output);
+      for (const node of this.container.querySelectorAll("[data-token]")) {
+        if (output.has(node.spToken)) node.classList.add("sp-source");
+      }
+      const prompt = view.querySelectorAll(".sp-read span");
+      for (let i = source.prompt[0]; i < source.prompt[1] && i < prompt.length; i++) prompt[i].classList.add("sp-source");
     }
 
     _place(node) {
@@ -186,9 +132,10 @@
     hide() {
       if (this.box.hidden) return;
       this.box.hidden = true;
+      this._light(null);
       for (const marked of this.container.querySelectorAll(".sp-told")) marked.classList.remove("sp-told");
     }
   }
 
-  root.SpecPlay = Object.assign(root.SpecPlay, { Tooltip, visible });
+  root.SpecPlay = Object.assign(root.SpecPlay, { Tooltip });
 })(globalThis);

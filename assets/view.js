@@ -10,6 +10,7 @@
   const {
     Fold, Record, TokenText, Tooltip, copySelection, copyText, count, countAt, expectedTokensPerPass, make,
   } = root.SpecPlay;
+  const LAW = '{"type": "law"'; // a line of the test of a distribution (law.js)
   const NUMBERS_EVERY_MS = 200; // figures that change faster cannot be read
   const TILES = [
     ["speedup", "speed-up", "Plain time per token / this run's time per token, the prompt's own pass left out. " +
@@ -68,7 +69,7 @@
       this.root.dataset.view = name;
       this.build();
       this.text = new TokenText(this.tokens);
-      this.tip = new Tooltip(this.tokens);
+      this.tip = new Tooltip(this.tokens, () => this.shown);
       this.tokens.addEventListener("scroll", () => {
         this.atEnd = this.tokens.scrollHeight - this.tokens.scrollTop - this.tokens.clientHeight < 40;
       }, { passive: true });
@@ -121,6 +122,24 @@
         this.copy.textContent = "Copied";
         setTimeout(() => (this.copy.textContent = "Copy text"), 1200);
       });
+      this.prompt(parent.parentNode);
+    }
+
+    // The prompt's tokens, as the model reads them: only when somebody looks.
+    prompt(parent) {
+      this.read = make("details", "sp-read", parent);
+      this.readTitle = make("summary", "", this.read);
+      this.readText = make("div", "sp-read-text", this.read);
+      this.read.addEventListener("toggle", () => this.fillPrompt());
+    }
+
+    fillPrompt() {
+      const { start } = this.record.fold;
+      this.read.hidden = !start;
+      if (!start) return;
+      this.readTitle.textContent = "The prompt as the model reads it: " + count(start.prompt_ids.length, "token");
+      this.readText.replaceChildren();
+      if (this.read.open) for (const piece of start.prompt_tokens) make("span", "", this.readText, piece);
     }
 
     // Show another run from now on, or a new one that is still to come.
@@ -135,11 +154,13 @@
       this.tip.hide();
       this.lap.style.width = "";
       this.root.classList.toggle("sp-replay", false);
+      this.fillPrompt();
       this.say();
       this.draw();
     }
 
     receive(line) {
+      if (line.startsWith(LAW)) return this.onLaw(JSON.parse(line));
       const { said } = this.record;
       this.changed = Math.min(this.changed, this.record.take(line));
       if (this.record.said !== said) this.say();
@@ -161,6 +182,7 @@
       this.verdict.textContent = sentence;
       this.verdict.dataset.tone = tone;
       this.verdict.hidden = !sentence;
+      if (this.read.hidden === Boolean(fold.start)) this.fillPrompt();
       if (state !== "running") this.numbers();
     }
 

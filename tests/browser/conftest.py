@@ -96,7 +96,7 @@ def visit(browser):
         watched.append(page.watched)
         page.goto(f"{address}/?__theme={theme}{fragment}")
         page.wait_for_selector("#sp-run")
-        page.wait_for_selector('.sp-view[data-view="B"] .sp-tokens')
+        page.wait_for_selector('.sp-view[data-view="D"] .sp-tokens', state="attached")
         return page
 
     yield open_page

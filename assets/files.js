@@ -1,0 +1,79 @@
+// Runs that are kept: saved as a file, opened again, brought back after a reload, recorded for a lesson. The form is the
+// trace's, one event a line; what is opened is checked by the program, and shown as text alone.
+(function (root) {
+  "use strict";
+
+  const { allViews, applyPreset, give, post, seen, showing, Record } = root.SpecPlay;
+  const NAME = "speculative-decoding-runs.jsonl";
+  const SHELF = "specplay"; // in the browser's store of answers, which only this page's address can read
+  const MOST_BYTES = 20_000_000;
+  let told = () => {};
+
+  // All that the page shows, baselines first.
+  function text() {
+    const letters = new Set(seen());
+    const views = allViews().filter(({ slim, name, record }) => record.fold.done && (slim || letters.has(name)));
+    return views.flatMap(({ record }) => record.lines).map((line) => line + "\n").join("");
+  }
+
+  function save() {
+    const content = text();
+    if (!content) return told("There is no run to save yet: press Run.");
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([content], { type: "application/x-ndjson" }));
+    link.download = NAME;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+    told("Saved as " + NAME + ".");
+  }
+
+  // What the program makes of runs that it is given, or of a recorded one: lines for the views.
+  async function show(path, body, preset = null) {
+    let answer;
+    try {
+      answer = await post(path, body);
+    } catch (error) {
+      return told("The program cannot be reached: start it again.");
+    }
+    if (!answer.ok) return told((await answer.json()).message);
+    const lines = (await answer.text()).split("\n").filter(Boolean);
+    const layout = JSON.parse(lines.shift().split("\t")[1]);
+    showing();
+    await applyPreset(preset || layout);
+    for (const view of allViews()) view.adopt(new Record());
+    for (const line of lines) give(line);
+    document.dispatchEvent(new CustomEvent("specplay:shown"));
+    told("");
+  }
+
+  async function open(file) {
+    if (file.size > MOST_BYTES) return told("That file is longer than the page takes (" + MOST_BYTES / 1e6 + " MB).");
+    await show("show", await file.text());
+  }
+
+  const showRecorded = (name, preset) => show("recorded/" + encodeURIComponent(name), "", preset);
+
+  // The last runs, so that a reload does not lose them.
+  async function keep() {
+    const content = text();
+    if (content && root.caches) await (await caches.open(SHELF)).put("/last", new Response(content));
+  }
+
+  async function kept() {
+    if (!root.caches) return "";
+    const found = await (await caches.open(SHELF)).match("/last");
+    return found ? found.text() : "";
+  }
+
+  async function bringBack() {
+    const content = await kept();
+    if (!content) return told("There is no run to bring back.");
+    await show("show", content);
+  }
+
+  document.addEventListener("specplay:ended", () => keep().catch(() => {})); // a full disk, a private window
+
+  const tell = (function_) => (told = function_);
+
+  root.SpecPlay = Object.assign(root.SpecPlay, { bringBack, keepsRuns: kept, open, save, showRecorded, tellFiles: tell });
+})(globalThis);
