@@ -10,7 +10,6 @@ from test_batch import TableDecoder, TableModels
 
 from app.batching_tab import build_batching_tab
 from app.page import launch_options
-from app.token_view import ASSETS, SCRIPTS, STYLES
 from engines.service import Engine
 
 T = "smollm2-135m-instruct"
@@ -22,12 +21,7 @@ def tab_over(models):
     engine = Engine(models)
     with gr.Blocks(analytics_enabled=False) as demo, gr.Tab("Batching"):
         build_batching_tab(engine, T)
-    options = launch_options(engine, T)
-    for name in ("plot_kit.js", "batching.js"):
-        if name not in SCRIPTS:
-            options["head"] += f"<script>\n{(ASSETS / name).read_text(encoding='utf-8')}</script>"
-    options["css_paths"] += [ASSETS / name for name in ("plots.css", "batching.css") if name not in STYLES]
-    _, address, _ = demo.launch(server_name="127.0.0.1", prevent_thread_lock=True, **options)
+    _, address, _ = demo.launch(server_name="127.0.0.1", prevent_thread_lock=True, **launch_options(engine, T))
     try:
         yield address
     finally:
