@@ -10,9 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from looking import wait_state
 from replay import done_of, rounds, start_of, word_tokens
 
-from app.token_view import ASSETS
+from app.scripts import ASSETS
 from engines.cost import Costs
 from engines.events import to_json
 from engines.settings import RunSettings, Sampling
@@ -43,7 +44,7 @@ SETUP = """([runs, theme]) => {
   SpecPlay.mountPlots(document.getElementById("here"));
 }"""
 ALL_DRAWN = """() => {
-  const figures = [...document.querySelectorAll(".sp-figure")];
+  const figures = [...document.querySelectorAll(".sp-plots .sp-figure")];
   return figures.length === 5 && figures.every((f) => f.querySelector("svg, .sp-figure-none:not([hidden])"));
 }"""
 TEXT = word_tokens("The quick brown fox jumps over the lazy dog and runs through a wood. " * 8)
@@ -303,3 +304,24 @@ def test_a_mixture_and_a_tree_have_no_formula_and_are_drawn(section):
     assert page.locator('[data-plot="speedup"] .sp-figure-none').is_visible()
     names = page.evaluate("document.querySelector('[data-plot=position] .sp-figure-plot').data.map((t) => t.name)")
     assert set(names) == {"A", "B"}
+
+
+def test_on_the_page_they_are_of_what_the_panels_hold(replay, visit):
+    """Closed they ask for nothing; open, for the library alone."""
+    _, address = replay(lambda run: run.play(TEXT[:60], 400, "length"))
+    page = visit(address)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(address).split("?")[0]))
+    page.click("#sp-run")
+    for view in "AB":
+        wait_state(page, view, "done")
+    assert not [path for path in asked if "plotly" in path]
+    asked.clear()
+    page.locator(".sp-plots summary").click()
+    page.wait_for_function(ALL_DRAWN)
+    asked = [path for path in asked if path != "/specplay/state"]
+    assert asked == ["/plotly.min.js"]
+    label = page.locator('[data-plot="speedup"] .sp-figure-plot').get_attribute("aria-label")
+    assert "Panel A: " in label and "Panel B: " in label and "times plain decoding" in label
+    names = page.locator('[data-plot="rounds"] option').all_inner_texts()
+    assert names == ["baseline 1", "A", "B"]

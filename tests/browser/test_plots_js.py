@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_fold_js import random_run
 
-from app.token_view import ASSETS
+from app.scripts import ASSETS
 from engines.bench import predicted_speedup
 from engines.cost import Costs, expected_tokens
 from engines.events import Draft, Extra, Judged, Proposed, Start, Verdict, to_json

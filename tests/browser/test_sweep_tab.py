@@ -5,22 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
-import gradio as gr
 import pytest
+from conftest import served
 from sweep_tables import TableModels
 from test_looks import CONTRAST
 from test_plots import contrast
 
-from app.page import launch_options
-from app.sweep_tab import build_sweep_tab
-from app.token_view import ASSETS, SCRIPTS, STYLES
 from engines.service import Engine
-
-OURS = ("plot_kit.js", "plots_data.js", "plots_figures.js", "plots.js", "sweep.js")
-TARGET = "smollm2-135m-instruct"
 
 
 class SlowModels(TableModels):
@@ -37,25 +30,6 @@ class SlowModels(TableModels):
         return made
 
 
-@contextmanager
-def served(engine):
-    """The tab by itself, behind another one as on the page."""
-    with gr.Blocks(analytics_enabled=False) as demo, gr.Tabs():
-        with gr.Tab("Playground"):
-            gr.HTML('<button id="sp-run">Run</button>')
-        with gr.Tab("Sweep"):
-            build_sweep_tab(engine, TARGET)
-    options = launch_options(engine, TARGET)
-    scripts = [(ASSETS / name).read_text(encoding="utf-8") for name in OURS if name not in SCRIPTS]
-    options["head"] += "".join(f"<script>\n{script}</script>" for script in scripts)
-    options["css_paths"] += [ASSETS / name for name in ("plots.css",) if name not in STYLES]
-    _, address, _ = demo.launch(server_name="127.0.0.1", prevent_thread_lock=True, **options)
-    try:
-        yield address.rstrip("/")
-    finally:
-        demo.close()
-
-
 @pytest.fixture(scope="module")
 def place():
     engine = Engine(SlowModels(0.001))
@@ -65,24 +39,15 @@ def place():
 
 
 @pytest.fixture
-def tab(place, browser):
-    contexts, faults = [], []
-
+def tab(place, visit):
     def open_tab(theme="light", width=1440):
-        context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda r: r.url.startswith((place[1], "data:", "blob:")) or faults.append(r.url))
-        page.goto(f"{place[1]}/?__theme={theme}")
+        page = visit(place[1], theme=theme)
+        page.set_viewport_size({"width": width, "height": 900})
         page.get_by_role("tab", name="Sweep").click()
         page.wait_for_selector(".sp-sweep", state="attached")
         return page
 
-    yield open_tab
-    for context in contexts:
-        context.close()
-    assert faults == []
+    return open_tab
 
 
 def state_of(page, *states: str, timeout: float = 60) -> str:
@@ -92,13 +57,13 @@ def state_of(page, *states: str, timeout: float = 60) -> str:
 
 
 def choose(page, label: str, option: str) -> None:
-    page.get_by_label(label, exact=True).click()
+    page.locator("#sp-sweep-tab").get_by_label(label, exact=True).click()
     page.get_by_role("option", name=option).click()
 
 
 def fill(page, **values: str) -> None:
     for label, value in values.items():
-        field = page.get_by_label(label.replace("_", " "), exact=label != "values")
+        field = page.locator("#sp-sweep-tab").get_by_label(label.replace("_", " "), exact=label != "values")
         field.fill(value)
         field.blur()
 
@@ -169,10 +134,10 @@ def test_what_is_wrong_is_said_before_and_after_start(tab):
 
 def test_the_form_follows_the_axis(tab):
     page = tab()
-    field = lambda name: page.get_by_label(name, exact=name != "values")  # noqa: E731
+    field = lambda name: page.locator("#sp-sweep-tab").get_by_label(name, exact=name != "values")  # noqa: E731
     assert field("values").is_visible() and not field("k").first.is_visible()
     choose(page, "what changes", "temperature")
-    page.get_by_label("values").wait_for()
+    page.locator("#sp-sweep-tab").get_by_label("values").wait_for()
     page.wait_for_function(
         "document.querySelector('.sp-sweep-axis textarea, .sp-sweep-axis input[type=text]') !== null"
     )
@@ -181,9 +146,9 @@ def test_the_form_follows_the_axis(tab):
     plan_is(page, "6 points, 24 runs")
     assert not field("values").is_visible()
     choose(page, "what changes", "who proposes")
-    page.get_by_label("trained head (EAGLE)").wait_for()
+    page.locator("#sp-sweep-tab").get_by_label("trained head (EAGLE)").wait_for()
     choose(page, "what changes", "draft model")
-    page.get_by_label("draft models: names").wait_for()
+    page.locator("#sp-sweep-tab").get_by_label("draft models: names").wait_for()
     plan_is(page, "1 point")
 
 
@@ -192,9 +157,9 @@ def test_kinds_of_text_and_ones_own_without_a_line_between_them(tab):
     choose(page, "what changes", "kind of text")
     plan_is(page, "6 points")
     for name in ("JSON", "Summarise", "Chat", "Prose"):
-        page.get_by_label(name, exact=True).uncheck()
-    page.get_by_label("and a text of your own").fill("<b>mine</b>")
-    page.get_by_label("and a text of your own").blur()
+        page.locator("#sp-sweep-tab").get_by_label(name, exact=True).uncheck()
+    page.locator("#sp-sweep-tab").get_by_label("and a text of your own").fill("<b>mine</b>")
+    page.locator("#sp-sweep-tab").get_by_label("and a text of your own").blur()
     fill(page, max_tokens="24", repeats="1")
     plan_is(page, "3 points, 6 runs of up to 24")
     page.click("#sp-sweep-start")
@@ -208,7 +173,7 @@ def test_kinds_of_text_and_ones_own_without_a_line_between_them(tab):
 def test_a_draft_that_cannot_be_used_is_said_and_the_others_are_measured(tab):
     page = tab()
     choose(page, "what changes", "draft model")
-    drafts = page.get_by_label("draft models: names")
+    drafts = page.locator("#sp-sweep-tab").get_by_label("draft models: names")
     drafts.fill("broken")
     drafts.press("Enter")
     drafts.blur()
