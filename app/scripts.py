@@ -34,4 +34,5 @@ def head() -> str:
     }
     told = f"globalThis.SpecPlay = {{ shared: {json.dumps(shared)} }};\n"
     scripts = [told, *((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)]
-    return "\n".join(f"<script>\n{script}</script>" for script in scripts)
+    style = f"<style>\n{(ASSETS / 'narrow.css').read_text(encoding='utf-8')}</style>\n"
+    return style + "\n".join(f"<script>\n{script}</script>" for script in scripts)

@@ -84,7 +84,7 @@ def start_of(settings: RunSettings, prompt: str) -> Start:
         {"test": "1"},
         [1, 2],
         prompt,
-        [prompt],
+        [prompt, ""],
     )
 
 
@@ -95,7 +95,10 @@ def done_of(events: Sequence[Event], reason: str, message: str | None = None) ->
     kept = [t for t in fold.tokens() if t.state in Fold.EMITTED]
     metrics = fold.metrics()
     seconds = {**metrics.seconds, "prefill": 0.01}
-    return Done(reason, fold.text(), [t.id for t in kept], len(kept), metrics.to_json(), seconds, None, message)
+    done = Done(reason, fold.text(), [t.id for t in kept], len(kept), {}, seconds, None, message)
+    fold.add(done)
+    done.metrics = fold.metrics().to_json()
+    return done
 
 
 class ReplayRun:
