@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.token_view import ASSETS
+from app.scripts import ASSETS
 from engines.cost import expected_tokens
 from engines.events import Done, Draft, Extra, Judged, Proposed, Start, Verdict, to_json
 from engines.fold import Fold
