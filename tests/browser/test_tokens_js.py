@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replay import byte_tokens
 
-from app.token_view import ASSETS
+from app.scripts import ASSETS
 from engines.events import Done, Draft, Extra, Judged, Proposed, Start, Verdict, to_json
 from engines.settings import RunSettings
 
