@@ -105,7 +105,7 @@ class World:
         return out
 
     def truth(self, c: Candidate, texts: Texts | None = None) -> float:
-        """The true speed-up over these texts (default: the tuner's), noise left out: sum of plain times over its own."""
+        """The true speed-up over these texts (default: the tuner's), noise left out."""
         texts = texts or self.texts
         return self._seconds(Candidate("none"), texts) / self._seconds(c, texts)
 
@@ -231,12 +231,12 @@ class SimulatedBench:
         self.seconds += float(seconds.sum())
         return seconds
 
-    def calibrate(self, candidates, prompts) -> tuple[Calibration, bool]:
+    def calibrate(self, candidates, prompts, seconds) -> tuple[Calibration, bool]:
         rounds: dict[str, dict[int, dict[int, RoundCost]]] = {}
         for who in dict.fromkeys(["", *(who_of(c) for c in candidates)]):
             for context in (64, 256, 512):
                 counts = [n for n in COUNTS if not who or n <= 8]
-                taken = np.median([self._timed(who, counts, context) for _ in range(4)], axis=0)
+                taken = np.median([self._timed(who, counts, context) for _ in range(8)], axis=0)
                 costs = {n: RoundCost(*row) for n, row in zip(counts, taken.tolist(), strict=True)}
                 rounds.setdefault(who, {})[context] = costs
         return Calibration({"machine": str(self.machine.seed)}, "", rounds), True

@@ -93,36 +93,31 @@ def contexts_for(target: Any, base: RunSettings, prompts: Sequence[Prompt]) -> l
     return out or [max(1, min(CONTEXTS[0], room))]
 
 
-def take(
-    models: Models, candidate: Candidate, base: RunSettings, contexts: Sequence[int], say: Say
-) -> dict[int, ByTokens]:
-    """Seconds of rounds at these context lengths, for plain decoding and lookups (PLAIN) or for a drafter's chain.
+def take(models: Models, candidate: Candidate, base: RunSettings, context: int, say: Say) -> ByTokens:
+    """Seconds of rounds at this context length, for plain decoding and lookups (PLAIN) or for a drafter's chain.
 
     Medians over the repeats, sizes in turn, so that a machine that drifts does so for all. Raises UserError for a
     drafter that cannot be used.
     """
     counts = COUNTS if candidate == PLAIN else DRAFTED
-    out: dict[int, ByTokens] = {}
-    for context in contexts:
-        settings = candidate.settings(base).replace(
-            k=max(counts), ignore_eos=True, stop=(), raw=True, max_new_tokens=_tokens(counts)
-        )
-        custom = (lambda session, tokenizer: _Anything()) if candidate == PLAIN else None
-        policy = _InTurn(counts, REPEATS + 1)
-        job = models.job(settings, _text(models, settings, context, say), say, lambda p=policy: p.over, custom)
-        job.length_policy = policy
-        sample = sample_of(list(decode(job)), candidate.name, 0, 0)
-        if sample.reason == "error":
-            raise UserError(sample.message or "the run failed")
-        seen: dict[int, list] = {}
-        for p in sample.passes[len(counts) : -1]:  # the first turn warms up; the last round may have been cut
-            seen.setdefault(p.proposed, []).append((p.propose, p.verify, p.rest))
-        out[context] = {
-            n: RoundCost(*(statistics.median(x) for x in zip(*rows, strict=True)))
-            for n, rows in sorted(seen.items())
-            if len(rows) >= 3
-        }
-    return out
+    settings = candidate.settings(base).replace(
+        k=max(counts), ignore_eos=True, stop=(), raw=True, max_new_tokens=_tokens(counts)
+    )
+    custom = (lambda session, tokenizer: _Anything()) if candidate == PLAIN else None
+    policy = _InTurn(counts, REPEATS + 1)
+    job = models.job(settings, _text(models, settings, context, say), say, lambda: policy.over, custom)
+    job.length_policy = policy
+    sample = sample_of(list(decode(job)), candidate.name, 0, 0)
+    if sample.reason == "error":
+        raise UserError(sample.message or "the run failed")
+    seen: dict[int, list] = {}
+    for p in sample.passes[len(counts) : -1]:  # the first turn warms up; the last round may have been cut
+        seen.setdefault(p.proposed, []).append((p.propose, p.verify, p.rest))
+    return {
+        n: RoundCost(*(statistics.median(x) for x in zip(*rows, strict=True)))
+        for n, rows in sorted(seen.items())
+        if len(rows) >= 3
+    }
 
 
 def _tokens(counts: Sequence[int]) -> int:

@@ -31,7 +31,8 @@ from .report import report
 from .sample import Pass, Sample
 from .store import Store
 
-ACCEPTANCE_SHARE = 0.4  # of the budget, at most, before the confirming begins
+CALIBRATION_SHARE = 0.2  # of the budget, for costs that are not known from before
+ACCEPTANCE_SHARE = 0.4  # of what is left then, at most, before the confirming begins
 LEAST = 8  # prompts before anything is decided (all of them, where there are fewer)
 REPEATS = 4  # blocks in which one prompt may be run
 FINALISTS = 4
@@ -117,7 +118,9 @@ class Tuner:
         yield Phase("calibrating", "Measuring what rounds cost here.", 0.0, self.left)
         fresh = self.store.calibration is None
         if fresh:
-            self.calibration, fresh = self.bench.calibrate(self.candidates, list(self.given.prompts))
+            self.calibration, fresh = self.bench.calibrate(
+                self.candidates, list(self.given.prompts), CALIBRATION_SHARE * self.options.budget
+            )
             self.store.calibrated(self.calibration, self._note_time())
         else:
             self.calibration = self.store.calibration
@@ -138,7 +141,7 @@ class Tuner:
             return
         kinds = len(self.measured.shares)
         most = max(2 * LEAST, 2 * kinds)
-        share = self.options.budget * ACCEPTANCE_SHARE
+        share = self.spent + self.left * ACCEPTANCE_SHARE
         while not self.stopped():
             blocks = len(self.measured.blocks)
             prompt = self._next_prompt()

@@ -85,10 +85,10 @@ class Bench(Protocol):
         """The drafter's name in the calibration, "" for what drafts nothing."""
         ...
 
-    def calibrate(self, candidates: list[Candidate], prompts: list[Prompt]) -> tuple[Calibration, bool]:
-        """What rounds cost with each of these drafters, and whether that was measured now. A drafter that cannot be
+    def calibrate(self, candidates: list[Candidate], prompts: list[Prompt], seconds: float) -> tuple[Calibration, bool]:
+        """What rounds cost with each of these drafters, in about `seconds`, and whether any of it was measured now. A
 
-        used is left out of it; running it says why.
+        drafter that cannot be used is left out of it; running it says why.
         """
         ...
 

@@ -39,7 +39,6 @@ class RealBench:
         )
         self.target = models.get(base.target, base.dtype, base.device, say)
         self._warm: set[str] = set()
-        self._calibration = Calibration()
 
     def clock(self) -> float:
         return time.perf_counter()
@@ -65,28 +64,35 @@ class RealBench:
 
     # -- calibration -----------------------------------------------------------------------------------------------
 
-    def calibrate(self, candidates: list[Candidate], prompts: list[Prompt]) -> tuple[Calibration, bool]:
-        """What is known of this machine and model, with what was missing measured now and kept."""
+    def calibrate(self, candidates: list[Candidate], prompts: list[Prompt], seconds: float) -> tuple[Calibration, bool]:
+        """What is known of this machine and model, with what was missing measured now and kept.
+
+        The shortest context is measured for every drafter, the longer ones as far as `seconds` reach.
+        """
         contexts = contexts_for(self.target, self.base, prompts)
         of = {**machine(), "model": self.base.target, "dtype": self.target.decoder.dtype}
         of["device"] = str(self.target.decoder.device)
         of["sampling"] = "greedy" if self.base.sampling.greedy else str(self.base.sampling)
         calibration = known(of)
         drafters = {"": PLAIN} | {self.who(c): c for c in candidates if c.way == "long"}
-        fresh = False
-        for who, c in drafters.items():
-            if calibration.has(who, contexts) or self.stopped():
-                continue
-            fresh = True
-            self.say("calibrating", f"Measuring what a round costs{f' with {who}' if who else ''}.", None)
-            try:
-                calibration.rounds.setdefault(who, {}).update(take(self.models, c, self.base, contexts, self.say))
-            except UserError:  # the run that follows says so, and why
-                calibration.rounds.pop(who, None)
+        begin, fresh = self.clock(), False
+        for context in contexts:
+            for who in list(drafters):
+                mine = calibration.rounds.get(who, {})
+                over = self.stopped() or (mine and self.clock() - begin > seconds)
+                if context in mine or over:
+                    continue
+                self.say("calibrating", f"Measuring what a round costs{f' with {who}' if who else ''}.", None)
+                try:
+                    table = take(self.models, drafters[who], self.base, context, self.say)
+                except UserError:  # the run that follows says so, and why
+                    del drafters[who]
+                    continue
+                calibration.rounds.setdefault(who, {})[context] = table
+                fresh = True
         if fresh and not self.stopped():
             calibration.taken = time.strftime("%Y-%m-%d")
             keep(calibration)
-        self._calibration = calibration
         return calibration, fresh
 
     # -- runs ------------------------------------------------------------------------------------------------------
