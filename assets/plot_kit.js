@@ -38,7 +38,8 @@
     return {
       paper_bgcolor: colours.card, plot_bgcolor: colours.card, dragmode: false, hovermode: "closest",
       font: { family: colours.font, size: FONT, color: colours.ink }, margin: { l: 50, r: 12, t: 34, b: 44 },
-      legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", font: { size: FONT, color: colours.ink }, itemclick: false, itemdoubleclick: false },
+      legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom",
+        font: { size: FONT, color: colours.ink }, itemclick: false, itemdoubleclick: false },
       hoverlabel: { bgcolor: colours.card, bordercolor: colours.muted, font: { color: colours.ink, size: FONT } },
       ...more,
     };
@@ -58,7 +59,8 @@
     const narrow = node.clientWidth < 480;
     const headed = {
       ...made, width: node.clientWidth, height: made.height + 34, margin: { ...made.margin, t: made.margin.t + 34 },
-      title: { text: literal(title), x: 0.02, xanchor: "left", y: 0.98, yanchor: "top", font: { size: narrow ? 13 : 16, color: made.font.color } },
+      title: { text: literal(title), x: 0.02, xanchor: "left", y: 0.98, yanchor: "top",
+        font: { size: narrow ? 13 : 16, color: made.font.color } },
     };
     return plotly.downloadImage({ data: traces, layout: headed, config: CONFIG }, {
       format: "png", width: headed.width, height: headed.height, scale: 2, filename: name,
@@ -75,7 +77,7 @@
     setTimeout(() => URL.revokeObjectURL(address), 10_000);
   }
 
-  // Calls `redraw` when the page turns light or dark, or `element` gets another width (from none, when it is shown first).
+  // Calls `redraw` when the page turns light or dark, or `element` gets another width (at first, from none).
   function onLook(element, redraw) {
     new MutationObserver(redraw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     let width = element.clientWidth;

@@ -17,8 +17,10 @@
       make("h3", "", head, definition.title);
       if (definition.choice) this.choose(head, section);
       this.buttons = [
-        button("", head, "PNG", "Save as PNG: " + definition.title, () => kit.savePng(section.plotly, this.plot, this.headline(), this.file())),
-        button("", head, "CSV", "Save as CSV: " + definition.title, () => kit.saveText(plotsData.csv(definition.table(this.data)), this.file() + ".csv", "text/csv")),
+        button("", head, "PNG", "Save as PNG: " + definition.title, () => kit.savePng(section.plotly, this.plot,
+          this.headline(), this.file())),
+        button("", head, "CSV", "Save as CSV: " + definition.title,
+          () => kit.saveText(plotsData.csv(definition.table(this.data)), this.file() + ".csv", "text/csv")),
       ];
       this.read = make("p", "sp-figure-read", this.node, definition.read);
       this.plot = make("div", "sp-figure-plot", this.node);
@@ -48,7 +50,8 @@
       const choices = this.definition.choice(views);
       const names = choices.map((v) => v.name);
       if (names.join("\n") !== [...this.select.options].map((o) => o.value).join("\n")) {
-        this.select.replaceChildren(...names.map((n) => Object.assign(document.createElement("option"), { value: n, textContent: n })));
+        this.select.replaceChildren(...names.map((n) => Object.assign(document.createElement("option"),
+          { value: n, textContent: n })));
       }
       const first = choices.find((v) => !v.baseline) || choices[0] || null;
       this.chosen = choices.find((v) => v.name === name) || first;

@@ -69,7 +69,8 @@
     const bars = [];
     for (let i = 0; i < rounds.length; i += size) {
       const some = rounds.slice(i, i + size);
-      const bar = { from: some[0].number, to: some[some.length - 1].number, tokens: sum(some.map(emittedIn)) / some.length };
+      const bar = { from: some[0].number, to: some[some.length - 1].number,
+        tokens: sum(some.map(emittedIn)) / some.length };
       for (const phase of PHASES) bar[phase] = (1000 * sum(some.map((r) => r.seconds[phase] || 0))) / some.length;
       bar.total = sum(PHASES.map((phase) => bar[phase]));
       bar.same = plain ? 1000 * plain.seconds * bar.tokens : null;
@@ -77,15 +78,19 @@
     }
     const all = sum(bars.map((b) => b.total)) || 1;
     const shares = PHASES.map((phase) => sum(bars.map((b) => b[phase])) / all);
-    const mean = rounds.length ? (1000 * sum(rounds.map((r) => sum(PHASES.map((p) => r.seconds[p] || 0))))) / rounds.length : null;
-    return { name: view.name, size, bars, shares, mean, plain: plain ? 1000 * plain.seconds : null, source: plain ? plain.source : "" };
+    const spent = sum(rounds.map((r) => sum(PHASES.map((p) => r.seconds[p] || 0))));
+    const mean = rounds.length ? (1000 * spent) / rounds.length : null;
+    return { name: view.name, size, bars, shares, mean, plain: plain ? 1000 * plain.seconds : null,
+      source: plain ? plain.source : "" };
   }
 
   function roundCostsSummary(data) {
     if (!data.bars.length) return "No round has been judged yet.";
     const [draft, verify, sample, other] = data.shares.map(percent);
-    const plain = data.plain === null ? "" : " A token of plain decoding takes " + fixed(data.plain, 1) + " ms (" + data.source + ").";
-    return "Panel " + data.name + ": a round takes " + fixed(data.mean, 1) + " ms on average, of which drafting " + draft +
+    const plain = data.plain === null ? "" : " A token of plain decoding takes " + fixed(data.plain, 1) + " ms (" +
+      data.source + ").";
+    return "Panel " + data.name + ": a round takes " + fixed(data.mean, 1) + " ms on average, of which drafting " +
+      draft +
       ", verifying " + verify + ", sampling " + sample + ", other " + other + "." + plain;
   }
 
@@ -109,8 +114,10 @@
   function byPositionSummary(all) {
     const said = all.map(({ name, a, positions }) => {
       const first = positions[0], last = positions[positions.length - 1];
-      const judged = positions.length > 1 ? ", at position " + last.position + " " + percent(last.conditional) + " of those judged" : "";
-      return "Panel " + name + ": acceptance " + percent(a) + " of judged tokens; at position 1 " + percent(first.unconditional) + judged + ".";
+      const judged = positions.length > 1 ? ", at position " + last.position + " " + percent(last.conditional) +
+        " of those judged" : "";
+      return "Panel " + name + ": acceptance " + percent(a) + " of judged tokens; at position 1 " +
+        percent(first.unconditional) + judged + ".";
     });
     return said.join(" ") || "Nothing has been judged yet.";
   }
@@ -139,7 +146,8 @@
 
   function passesSummary(all) {
     const said = all.filter((d) => d.rounds).map((d) =>
-      "Panel " + d.name + ": " + fixed(d.mean, 2) + " tokens per pass over " + d.rounds + (d.rounds === 1 ? " pass" : " passes") +
+      "Panel " + d.name + ": " + fixed(d.mean, 2) + " tokens per pass over " + d.rounds +
+        (d.rounds === 1 ? " pass" : " passes") +
       (d.expected === null ? "." : "; the formula expects " + fixed(d.expected, 2) + "."));
     return said.join(" ") || "No pass has been made yet.";
   }
@@ -159,8 +167,10 @@
   function speedupsSummary(all) {
     const said = all.map((d) => {
       const spread = d.low === null ? "" : " (" + fixed(d.low, 2) + " to " + fixed(d.high, 2) + ")";
-      const measured = d.measured === null ? d.instead || "not measured yet" : fixed(d.measured, 2) + " times plain decoding" + spread;
-      return "Panel " + d.name + ": " + measured + ", predicted " + (d.predicted === null ? "nothing" : fixed(d.predicted, 2)) + ".";
+      const measured = d.measured === null ? d.instead || "not measured yet" : fixed(d.measured, 2) +
+        " times plain decoding" + spread;
+      return "Panel " + d.name + ": " + measured + ", predicted " + (d.predicted === null ? "nothing" : fixed(d.predicted,
+        2)) + ".";
     });
     return said.join(" ") || "Nothing has been measured yet.";
   }
@@ -176,7 +186,8 @@
       const confidence = t.proposed ? t.proposed.confidence : null;
       const q = greedy && finite(confidence) ? confidence : t.judged.q;
       const p = greedy && finite(t.judged.p_raw) ? t.judged.p_raw : t.judged.p;
-      points.push({ round: t.round, position: t.position + 1, id: t.id, text: t.text || (t.proposed && t.proposed.piece) || "", state: t.state, p, q });
+      points.push({ round: t.round, position: t.position + 1, id: t.id,
+        text: t.text || (t.proposed && t.proposed.piece) || "", state: t.state, p, q });
     }
     const flat = points.length > 0 && points.every((x) => x.q === points[0].q);
     return { name: view.name, greedy, flat, points };
@@ -188,17 +199,21 @@
     if (!data.points.length) return "No token has been judged yet.";
     const said = ["accepted", "rejected"].map((state) => {
       const some = of(state);
-      return some.length + " " + state + (some.length ? " (mean p " + mean(some, "p") + ", mean q " + mean(some, "q") + ")" : "");
+      return some.length + " " + state + (some.length ? " (mean p " + mean(some, "p") + ", mean q " + mean(some, "q") +
+        ")" : "");
     });
     return "Panel " + data.name + ": " + said.join(", ") + ".";
   }
 
   // Tables of what is plotted: the first row is the head.
   const tables = {
-    roundCosts: (d) => [["first_round", "last_round", "drafting_ms", "verifying_ms", "sampling_ms", "other_ms", "tokens", "plain_token_ms"],
+    roundCosts: (d) => [["first_round", "last_round", "drafting_ms", "verifying_ms", "sampling_ms", "other_ms", "tokens",
+      "plain_token_ms"],
       ...d.bars.map((b) => [b.from, b.to, ...PHASES.map((p) => round(b[p], 4)), round(b.tokens, 4), round(d.plain, 4)])],
-    byPosition: (all) => [["panel", "position", "rounds", "unconditional", "conditional", "iid_unconditional", "iid_conditional"],
-      ...all.flatMap((d) => d.positions.map((x) => [d.name, x.position, x.rounds, x.unconditional, x.conditional, x.iidUnconditional, x.iidConditional]))],
+    byPosition: (all) => [["panel", "position", "rounds", "unconditional", "conditional", "iid_unconditional",
+      "iid_conditional"],
+      ...all.flatMap((d) => d.positions.map((x) => [d.name, x.position, x.rounds, x.unconditional, x.conditional,
+        x.iidUnconditional, x.iidConditional]))],
     passes: (all) => [["panel", "tokens_per_pass", "share_of_passes", "formula"],
       ...all.flatMap((d) => d.bins.map((b) => [d.name, b.tokens, b.measured, b.expected]))],
     speedups: (all) => [["panel", "setting", "measured", "low", "high", "predicted"],
@@ -220,8 +235,10 @@
 
   root.SpecPlay = Object.assign(root.SpecPlay, {
     plotsData: {
-      PHASES, predictedSpeedup, verifyCost, formulaApplies, speculative, roundCosts, byPosition, passes, speedups, confidences,
-      roundCostsSummary, byPositionSummary, passesSummary, speedupsSummary, confidencesSummary, tables, csv, fixed, percent,
+      PHASES, predictedSpeedup, verifyCost, formulaApplies, speculative, roundCosts, byPosition, passes, speedups,
+      confidences,
+      roundCostsSummary, byPositionSummary, passesSummary, speedupsSummary, confidencesSummary, tables, csv, fixed,
+      percent,
     },
   });
 })(typeof globalThis === "undefined" ? this : globalThis);

@@ -1,7 +1,7 @@
 // A sweep under way and its result: progress, three plots over the axis, and a table that says the same.
 //
-// The value is one JSON object (see app/sweep_run.py). The plots are drawn when a group of runs is complete, and only while
-// they can be seen, as the engine may share this machine's processor.
+// The value is one JSON object (see app/sweep_run.py). The plots are drawn when a group of runs is complete, and only
+// while they can be seen, as the engine may share this machine's processor.
 (function (root) {
   "use strict";
 
@@ -9,17 +9,22 @@
   const { fixed, percent } = plotsData;
   const PLOTS = [
     {
-      key: "speedup", title: "Speed-up", unit: "speed-up over plain decoding (×)", of: (row) => row.speedup, model: (row) => row.predicted, one: true,
-      read: "Above 1× it pays. Bars are how far chance goes, the 5th to 95th percentile; open marks are the formula's, at the acceptance measured and this machine's costs.",
+      key: "speedup", title: "Speed-up", unit: "speed-up over plain decoding (×)", of: (row) => row.speedup,
+      model: (row) => row.predicted, one: true,
+      read: "Above 1× it pays. Bars are how far chance goes, the 5th to 95th percentile; open marks are the formula's, " +
+        "at the acceptance measured and this machine's costs.",
     },
     {
-      key: "acceptance", title: "Acceptance", unit: "acceptance rate a", of: (row) => row.acceptance, range: [-0.03, 1.05],
+      key: "acceptance", title: "Acceptance", unit: "acceptance rate a", of: (row) => row.acceptance,
+      range: [-0.03, 1.05],
       model: (row, data) => (data.axis === "k" ? data.acceptance : null),
-      read: "Accepted / judged tokens. The formula takes it as one and the same for every k: open marks, drawn where the axis is k.",
+      read: "Accepted / judged tokens. Along k the formula takes it as one and the same: the open marks.",
     },
     {
-      key: "passes", title: "Tokens per pass", unit: "tokens per pass of the target", of: (row) => row.tokens_per_pass, model: (row) => row.formula,
-      read: "What each pass of the target yields; plain decoding has 1. Open marks are what the formula expects at the acceptance measured.",
+      key: "passes", title: "Tokens per pass", unit: "tokens per pass of the target", of: (row) => row.tokens_per_pass,
+      model: (row) => row.formula,
+      read: "What each pass of the target yields; plain decoding has 1. Open marks are what the formula expects at the " +
+        "acceptance measured.",
     },
   ];
   const within = (v, say) => (v.low === null ? "" : " (" + say(v.low) + " to " + say(v.high) + ")");
@@ -37,7 +42,8 @@
   function tableOf(data) {
     const three = (v) => [v.value, v.low, v.high];
     return [[data.axis, ...TABLE], ...data.rows.map((row) => [
-      row.label, ...three(row.speedup), row.predicted, ...three(row.acceptance), ...three(row.tokens_per_pass), row.formula, row.text, row.pairs, row.tokens, row.note,
+      row.label, ...three(row.speedup), row.predicted, ...three(row.acceptance), ...three(row.tokens_per_pass),
+      row.formula, row.text, row.pairs, row.tokens, row.note,
     ])];
   }
 
@@ -51,21 +57,27 @@
     const { colour, symbol } = kit.panelLook(colours, 0);
     const names = rows.map((row) => kit.literal(row.label));
     const traces = [{
-      type: "scatter", mode: lines, name: "measured", x: at, y: values.map((v) => v.value), connectgaps: false, text: names, hovertemplate: "%{text}: %{y:.2f}<extra></extra>",
+      type: "scatter", mode: lines, name: "measured", x: at, y: values.map((v) => v.value), connectgaps: false,
+      text: names, hovertemplate: "%{text}: %{y:.2f}<extra></extra>",
       line: { color: colour, width: 2 }, marker: { color: colour, symbol, size: 9 },
       error_y: {
         type: "data", symmetric: false, color: colour, thickness: 1.5, width: 5,
-        array: values.map((v) => (v.high === null ? 0 : v.high - v.value)), arrayminus: values.map((v) => (v.low === null ? 0 : v.value - v.low)),
+        array: values.map((v) => (v.high === null ? 0 : v.high - v.value)),
+        arrayminus: values.map((v) => (v.low === null ? 0 : v.value - v.low)),
       },
     }];
     if (model.some((x) => x !== null)) traces.push({
-      type: "scatter", mode: lines, name: "the formula", x: at, y: model, connectgaps: false, text: names, hovertemplate: "%{text}, formula: %{y:.2f}<extra></extra>",
-      line: { color: colours.ink, width: 1.5, dash: plotDash }, marker: { color: colours.ink, symbol: "diamond-open", size: 10, line: { width: 1.5 } },
+      type: "scatter", mode: lines, name: "the formula", x: at, y: model, connectgaps: false, text: names,
+      hovertemplate: "%{text}, formula: %{y:.2f}<extra></extra>",
+      line: { color: colours.ink, width: 1.5, dash: plotDash }, marker: { color: colours.ink, symbol: "diamond-open",
+        size: 10, line: { width: 1.5 } },
     });
-    const shapes = plot.one ? [{ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1, line: { color: colours.ink, width: 1.5, dash: plotDash } }] : [];
+    const shapes = plot.one ? [{ type: "line", xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1,
+      line: { color: colours.ink, width: 1.5, dash: plotDash } }] : [];
     const short = (name) => (name.length > 22 ? name.slice(0, 21) + "\u2026" : name);
     const ticks = data.numeric ? { tickvals: at, range: reach(at) } : {
-      tickvals: at, ticktext: rows.map((row) => kit.literal(short(row.label))), range: [-0.6, rows.length - 0.4], tickangle: rows.length > 3 ? -35 : 0,
+      tickvals: at, ticktext: rows.map((row) => kit.literal(short(row.label))), range: [-0.6, rows.length - 0.4],
+      tickangle: rows.length > 3 ? -35 : 0,
     };
     return { traces, layout: kit.layout(colours, {
       height: 330, shapes, showlegend: true, xaxis: kit.axis(colours, data.axis_name, { ...ticks, showgrid: false }),
@@ -80,7 +92,8 @@
 
   function summary(plot, data) {
     const say = plot.key === "speedup" ? factor : plot.key === "acceptance" ? percent : two;
-    return plot.title + " by " + data.axis_name + ": " + data.rows.map((row) => row.label + " " + spread(plot.of(row), say)).join(", ") + ".";
+    return plot.title + " by " + data.axis_name + ": " + data.rows.map((row) => row.label + " " +
+      spread(plot.of(row), say)).join(", ") + ".";
   }
 
   class Sweep {
@@ -97,7 +110,8 @@
       this.grid = make("div", "sp-figures", this.result);
       this.figures = PLOTS.map((plot) => this.figure(plot));
       this.save = make("div", "sp-sweep-save", this.result);
-      button("", this.save, "Save the table as CSV", "", () => kit.saveText(plotsData.csv(tableOf(this.data)), "specplay-sweep-" + this.data.axis + ".csv", "text/csv"));
+      button("", this.save, "Save the table as CSV", "", () => kit.saveText(plotsData.csv(tableOf(this.data)),
+        "specplay-sweep-" + this.data.axis + ".csv", "text/csv"));
       this.table = make("table", "", make("div", "sp-sweep-scroll", this.result));
       this.drawn = "";
       kit.onLook(this.root, () => this.draw());
@@ -146,14 +160,17 @@
       const head = make("thead", "");
       const line = make("tr", "", head);
       for (const text of [axis, ...HEADS]) make("th", "", line, text).scope = "col";
-      const caption = make("caption", "", null, "In brackets: the 5th to 95th percentile when the repeats of each text, and the rounds within each, are drawn anew. It says how far chance goes on these texts and this machine.");
+      const caption = make("caption", "", null,
+        "In brackets: the 5th to 95th percentile when the repeats of each text, and the rounds within each, are drawn " +
+        "anew. It says how far chance goes on these texts and this machine.");
       this.table.replaceChildren(caption, head, body);
     }
 
     async draw() {
       if (!this.data || this.result.hidden || document.hidden || !this.root.clientWidth) return;
       const colours = kit.palette(this.root);
-      const now = JSON.stringify([this.data.rows, this.data.acceptance, this.data.axis, this.root.clientWidth, colours.ink]);
+      const now = JSON.stringify([this.data.rows, this.data.acceptance, this.data.axis, this.root.clientWidth,
+        colours.ink]);
       if (now === this.drawn) return;
       try {
         this.plotly ??= await root.SpecPlay.plotly();
