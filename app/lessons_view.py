@@ -14,10 +14,6 @@ from engines.recorded import FOLDER
 from .lesson_figures import Figures, of_runs
 from .lessons import LESSONS, Lesson
 
-# In this order, after those that the page has anyway; and a sheet of styles.
-SCRIPTS = ("residual.js", "formula.js", "lesson_figures.js", "lessons.js")
-STYLES = ("lessons.css",)
-
 
 class Lessons(gr.HTML):
     """All that the script needs travels with the page: the words are few, and the runs are asked for later."""

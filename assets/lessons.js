@@ -102,8 +102,7 @@
 
     async recorded(preset) {
       this.choose(preset);
-      await root.SpecPlay.applyPreset(preset);
-      await root.SpecPlay.showRecorded(preset.recorded);
+      await root.SpecPlay.showRecorded(preset.recorded, preset);
     }
 
     choose(preset) {

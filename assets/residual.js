@@ -92,7 +92,7 @@
         make("th", "sp-law-token", row, token).scope = "row";
         const laws = make("td", "sp-law-bars", row);
         const [p, q] = ["p", "q"].map((law) => {
-          const line = make("div", "sp-law sp-law-" + law, laws);
+          const line = make("div", "sp-lawbar sp-lawbar-" + law, laws);
           return { bar: make("i", "", line), value: make("span", "", line) };
         });
         const rest = make("td", "sp-law-rest", row);

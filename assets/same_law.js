@@ -47,7 +47,7 @@
       make("td", "", row, seen);
       const cell = make("td", "sp-law-bars", row);
       for (const [value, kind] of [[expected, "p"], [seen, "seen"]]) {
-        make("i", "", make("div", "sp-law sp-law-" + kind, cell)).style.width = `${(100 * value) / most}%`;
+        make("i", "", make("div", "sp-lawbar sp-lawbar-" + kind, cell)).style.width = `${(100 * value) / most}%`;
       }
       row.title = `expected ${((100 * expected) / done).toFixed(1)} %, seen ${((100 * seen) / done).toFixed(1)} %`;
     }

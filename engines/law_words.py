@@ -34,7 +34,8 @@ def _found(facts: Mapping[str, Any]) -> list[str]:
     second = facts["contexts"]
     what = "first tokens" if not second else f"first tokens, and the second ones after {second} of them,"
     what = what.replace("1 of them", "one of them")
-    figures = f"chi-square {facts['statistic']:.1f} with {facts['freedom']} degrees of freedom, p = {_p(p)}"
+    degrees = "1 degree" if facts["freedom"] == 1 else f"{facts['freedom']} degrees"
+    figures = f"chi-square {facts['statistic']:.1f} with {degrees} of freedom, p = {_p(p)}"
     if facts["verdict"] == "differs":
         return [
             f"A difference was found ({figures}): in {facts['rounds']} rounds the {what} did not come as often as the "

@@ -11,8 +11,8 @@ import pytest
 from app.fields import FIELDS, LETTERS, MOST_TOKENS
 from app.lesson_figures import of_runs
 from app.lessons import LESSONS
-from app.lessons_view import SCRIPTS, figures_of, told
-from app.token_view import ASSETS
+from app.lessons_view import figures_of, told
+from app.scripts import ASSETS, SCRIPTS
 from engines.cost import expected_tokens
 from engines.presets import PRESETS
 from engines.recorded import of_lesson

@@ -6,14 +6,17 @@ import json
 from contextlib import contextmanager
 
 from app.lessons import LESSONS
-from app.lessons_view import SCRIPTS, STYLES, told
-from app.token_view import ASSETS
+from app.lessons_view import told
+from app.scripts import ASSETS
 
-SHEETS = ("tokens.css", "page.css", "panels.css", *STYLES)
+SHEETS = ("tokens.css", "page.css", "panels.css", "lessons.css")
+SCRIPTS = ("fold.js", "dom.js", "same_law.js", "residual.js", "formula.js", "lesson_figures.js", "lessons.js")
 STAND_INS = """
   globalThis.asked = [];
   SpecPlay.applyPreset = async (preset) => { asked.push(["preset", preset.prompt, preset.panels.length]); };
-  SpecPlay.showRecorded = async (name) => { asked.push(["recorded", name]); };
+  SpecPlay.showRecorded = async (name, { prompt, panels }) => {
+    asked.push(["recorded", name, prompt, panels.length]);
+  };
   document.querySelector("#sp-run").addEventListener("click", () => asked.push(["run"]));
 """
 
@@ -38,7 +41,7 @@ def alone(browser):
         )
         for name in SHEETS:
             page.add_style_tag(path=str(ASSETS / name))
-        for name in ("fold.js", "dom.js", *SCRIPTS, "same_law.js"):
+        for name in SCRIPTS:
             page.add_script_tag(path=str(ASSETS / name))
         page.evaluate(STAND_INS)
         lessons = json.loads(json.dumps([told(lesson) for lesson in LESSONS]))

@@ -1,13 +1,17 @@
-"""The lessons in a browser: stops, keys, widths and themes; the page's own part of it is stood in for here."""
+"""The lessons in a browser: stops, keys, widths and themes, alone and on the page; there without a model."""
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from lesson_page import CONTRAST, alone, opened
+from looking import kept_text, wait_state
 
 from app.lessons import LESSONS
 from app.lessons_view import told
 from engines.presets import PRESETS
+from engines.recorded import of_lesson
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ def test_closed_it_is_one_button_and_asks_for_nothing(bare):
     assert page.locator("#here").bounding_box()["height"] < 45
     door.click()
     assert door.get_attribute("aria-expanded") == "true"
-    assert asked(page) == [["preset", PRESETS["idle"].prompt, 1], ["recorded", "idle"]]
+    assert asked(page) == [["recorded", "idle", PRESETS["idle"].prompt, 1]]
     door.click()
     door.click()  # what was shown is still there: nothing is asked for again
     assert asked(page) == [] and page.locator(".sp-lessons-body").is_visible()
@@ -52,7 +56,7 @@ def test_each_stop_shows_its_words_its_figure_and_its_run(bare):
             assert page.locator(".sp-figure > *").count() >= 1
         first = next(iter(lesson.shows))
         if i:
-            assert asked(page) == [["preset", PRESETS[first].prompt, len(PRESETS[first].panels)], ["recorded", first]]
+            assert asked(page) == [["recorded", first, PRESETS[first].prompt, len(PRESETS[first].panels)]]
         for words in lesson.shows.values():
             label = f"{words}: show the recorded run" if words else "Show the recorded run"
             assert page.get_by_role("button", name=label).count() == 1
@@ -65,12 +69,11 @@ def test_live_and_the_other_recording(bare):
     page = bare()
     opened(page, "code-or-prose")
     page.get_by_role("button", name="Prose: show the recorded run").click()
-    prose = ["preset", PRESETS["prose"].prompt, 1]
-    assert asked(page)[2:] == [prose, ["recorded", "prose"]]
+    assert asked(page)[1:] == [["recorded", "prose", PRESETS["prose"].prompt, 1]]
     assert page.locator(".sp-recorded[aria-pressed=true]").inner_text().startswith("Prose")
     page.get_by_role("button", name="Run it live").click()
     page.wait_for_function("asked.length === 2")
-    assert asked(page) == [prose, ["run"]]
+    assert asked(page) == [["preset", PRESETS["prose"].prompt, 1], ["run"]]
 
 
 def test_a_run_under_way_is_left_alone(bare):
@@ -80,7 +83,7 @@ def test_a_run_under_way_is_left_alone(bare):
     assert asked(page) == [] and page.get_by_role("button", name="Run it live").is_disabled()
     page.evaluate("document.dispatchEvent(new CustomEvent('specplay:ended'))")
     page.get_by_role("button", name="Show the recorded run").click()
-    assert asked(page)[1] == ["recorded", "long-k"]
+    assert asked(page)[0][:2] == ["recorded", "long-k"]
 
 
 def test_by_keyboard_alone(bare):
@@ -140,3 +143,61 @@ def test_everything_that_is_used_has_a_name(bare):
             }"""
         )
         assert nameless == [], lesson.name
+
+
+def wait_text(page, view, text):
+    """The one before it may still be there."""
+    deadline = time.monotonic() + 30
+    while kept_text(page, view) != text:
+        assert time.monotonic() < deadline, (view, kept_text(page, view))
+        page.wait_for_timeout(50)
+
+
+def quick(run):
+    run.play(["a"] * 20, 1000, "length")
+
+
+def test_on_the_page_each_recorded_run_is_shown_without_a_model(replay, visit):
+    """Panels, text and speed-up are those of the recording, and nothing was asked of the engine."""
+    engine, address = replay(quick)
+    page = visit(address)
+    page.get_by_role("button", name="Lessons", exact=True).click()
+    for i, lesson in enumerate(LESSONS):
+        if i:
+            page.get_by_role("button", name="Next →").click()
+        name = next(iter(lesson.shows))
+        runs = of_lesson(name)[-len(PRESETS[name].panels) :]
+        page.wait_for_function("(n) => document.querySelector('#sp-panels').dataset.count === String(n)", arg=len(runs))
+        page.wait_for_function(
+            "(p) => document.querySelector('.sp-prompt textarea').value === p", arg=PRESETS[name].prompt
+        )
+        for letter, run in zip("ABC", runs, strict=False):
+            wait_state(page, letter, "done", timeout=20)
+            assert kept_text(page, letter) == run[-1].text, (name, letter)
+    assert engine.runs == []
+
+
+def test_on_the_page_run_it_live_runs_the_preset(replay, visit):
+    engine, address = replay(quick)
+    page = visit(address)
+    for name in ("bad-draft", "same-text"):
+        opened(page, name)
+        for letter, run in zip("AB", of_lesson(name)[-2:], strict=True):
+            wait_text(page, letter, run[-1].text)
+        before = len(engine.runs)
+        page.get_by_role("button", name="Run it live").click()
+        page.wait_for_function("document.body.classList.contains('sp-busy')")
+        page.wait_for_function("!document.body.classList.contains('sp-busy')", timeout=60_000)
+        asked = [run.settings.replace(candidates=0) for run in engine.runs[before:] if run.settings.proposer != "none"]
+        assert asked == [settings.replace(candidates=0) for settings in PRESETS[name].settings()]
+        assert {run.prompt for run in engine.runs[before:]} == {PRESETS[name].prompt}
+
+
+@pytest.mark.parametrize("width", [390, 1024])
+def test_on_the_page_it_fits(replay, visit, width):
+    _, address = replay(quick)
+    page = visit(address, width=width, height=844)
+    for name in ("idle", "long-k", "same-text"):  # one panel, three, and a wide figure
+        opened(page, name)
+        wait_text(page, "A", of_lesson(name)[-len(PRESETS[name].panels)][-1].text)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
