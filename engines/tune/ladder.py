@@ -39,6 +39,7 @@ FINALISTS = 4
 PER_FAMILY = 2
 NEAR = 0.88  # of the best prediction: what predicts less is not confirmed
 HOPELESS = 0.95
+GLANCE = (1, 2, 4, 8)  # the numbers of tokens by which a family is found hopeless
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,8 @@ class Tuner:
 
     def _give_up_hopeless(self) -> Iterator[Progress]:
         """No more acceptance runs for what cannot come near the best any more."""
-        found = {c.name: p.speedup for c in self.candidates if (p := self._prediction(c)) is not None}
+        few = [c for c in self.candidates if c.k in GLANCE]
+        found = {c.name: p.speedup for c in few if (p := self._prediction(c, by_formula=False)) is not None}
         found |= {
             c.name: i for c in self._arms() if (i := self.measured.speedup(c.name)) is not None and c.way == "own"
         }
@@ -188,7 +190,7 @@ class Tuner:
         blocks = list(self.measured.blocks.values())
         return blocks[: self.store.finalists[0]] if self.store.finalists else blocks
 
-    def _prediction(self, c: Candidate) -> Prediction | None:
+    def _prediction(self, c: Candidate, by_formula: bool = True) -> Prediction | None:
         who = self.bench.who(c)
         if c.way == "own" or who not in self.calibration.rounds:
             return None
@@ -198,8 +200,8 @@ class Tuner:
             told = [(b[PLAIN.name], self.bench.looked_up(c, b[PLAIN.name])) for b in blocks]
             rows = [Sample(c.name, plain.prompt, plain.block, rounds) for plain, rounds in told]
         else:
-            names = [x.name for x in sorted(self.candidates, key=lambda x: -x.k) if x.family == c.family and x.k >= c.k]
-            long = [(b[PLAIN.name], next((b[n] for n in names if n in b), None)) for b in blocks]
+            longest = max((x for x in self.candidates if x.family == c.family), key=lambda x: x.k).name
+            long = [(b[PLAIN.name], b.get(longest)) for b in blocks]
             rows = [s for _, s in long if s is not None]
             rates = rates_by_depth(rows)
             limit = self.options.limit
@@ -207,7 +209,7 @@ class Tuner:
         rates = acceptance(rows), tuple(rates_by_depth(rows))
         kinds = self.given.prompts
         told = [Told(plain, kinds[plain.prompt].category, rounds) for plain, rounds in told]
-        return predict(c, told, self.calibration, who, rates, self.measured.shares)
+        return predict(c, told, self.calibration, who, rates, self.measured.shares, by_formula)
 
     def _usable(self, plain: Sample | None) -> bool:
         return plain is not None and plain.tokens >= MIN_TOKENS and plain.prompt not in self.measured.skipped

@@ -18,7 +18,7 @@ from ..bench import shares as parts_of
 from ..cost import Calibration, expected_tokens, expected_tokens_by_position
 from .candidates import Candidate
 from .sample import Pass, Sample
-from .stats import Interval, Pair, ratio
+from .stats import Interval, Pair, middle, ratio
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,11 @@ def predict(
     who: str,
     rates: tuple[float | None, tuple[float, ...]],
     shares: Mapping[str, float],
+    by_formula: bool = True,
 ) -> Prediction | None:
     """The prediction for these prompts; None without any. `who` drafts, by its name in the calibration; `rates` are
 
-    the acceptance rate and the conditional rates by position.
+    the acceptance rate and the conditional rates by position. Without `by_formula` that part is left out.
     """
     if not told:
         return None
@@ -71,7 +72,7 @@ def predict(
     seconds = dict.fromkeys(("propose", "verify", "rest", "plain"), 0.0)
     tokens = rounds = 0
     overall, by_position = rates
-    by_formula = overall is not None and not candidate.branch
+    by_formula = by_formula and overall is not None and not candidate.branch
     for t in told:
         phases = np.array(_costs(t, calibration, who))  # [rounds, 3]
         each, emitted = phases.sum(axis=1), [p.emitted for p in t.rounds]
@@ -100,10 +101,10 @@ def predict(
         tokens / rounds,
         overall,
         by_position,
-        ratio(iid, shares, resamples=2).value if iid else None,
-        ratio(position, shares, resamples=2).value if position else None,
+        middle(iid, shares),
+        middle(position, shares),
         {name: x / tokens for name, x in seconds.items()},
-        {c: ratio([p for p in pairs if p.category == c], resamples=2).value for c in kinds},
+        {c: middle([p for p in pairs if p.category == c]) for c in kinds},
     )
 
 

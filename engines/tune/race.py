@@ -17,7 +17,7 @@ from ..bench import MIN_TOKENS
 from .candidates import PLAIN, Candidate
 from .prompts import Prompt
 from .sample import Sample
-from .stats import LEVEL, Interval, Pair, ratio
+from .stats import LEVEL, Interval, Pair, middle, ratio
 
 SURE = 0.98  # the rate of intervals that decide while measuring goes on: looking often must not mean erring often
 SAME = 1.03  # settings closer than this are as good as each other
@@ -93,8 +93,8 @@ class Measured:
         if found is None or found.low is None or not found.of_prompts:
             return found
         share = self._open_share(self.pairs(over, name), over, name)
-        middle = math.log(found.value)
-        low, high = (math.exp(middle + (math.log(x) - middle) * math.sqrt(share)) for x in (found.low, found.high))
+        centre = math.log(found.value)
+        low, high = (math.exp(centre + (math.log(x) - centre) * math.sqrt(share)) for x in (found.low, found.high))
         return replace(found, low=low, high=high)
 
     def _open_share(self, pairs: Sequence[Pair], top: str, bottom: str) -> float:
@@ -103,9 +103,8 @@ class Measured:
         if len(noise) < 3:
             return 1.0
         by_prompt: dict[int, list[float]] = {}
-        middle = sum(p.top for p in pairs) / sum(p.bottom for p in pairs)
         for p in pairs:
-            by_prompt.setdefault(p.prompt, []).append(p.top / p.bottom / middle)
+            by_prompt.setdefault(p.prompt, []).append(math.log(p.top / p.bottom))
         whole = statistics.variance([sum(x) / len(x) for x in by_prompt.values()])
         clock = min(whole, statistics.variance(noise) * len(by_prompt) / len(pairs))
         usable = len(self.prompts) - len(self.skipped | self.short)
@@ -160,8 +159,9 @@ class Race:
         names = [PLAIN.name, *(c.name for c in self.live)]
         blocks = {n: b for n, b in self.measured.blocks.items() if all(name in b for name in names)}
         common = Measured(self.measured.prompts, blocks, self.measured.skipped)
-        found = [(c, ratio(common.pairs(PLAIN.name, c.name), self.measured.shares, resamples=2)) for c in self.live]
-        return max(((c, i.value) for c, i in found if i is not None), key=lambda x: x[1], default=(None, 0.0))[0]
+        shares = self.measured.shares
+        found = [(c, middle(common.pairs(PLAIN.name, c.name), shares)) for c in self.live]
+        return max(((c, x) for c, x in found if x is not None), key=lambda x: x[1], default=(None, 0.0))[0]
 
     def settled(self) -> bool:
         """Nothing that matters is open: no other setting can be more than 3 % better than the leader, and whether it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,17 +16,14 @@ from .sample import Pass, Sample
 
 def rates_by_depth(samples: Sequence[Sample]) -> list[float]:
     """Share accepted at each position of those judged there, over chains' rounds (conditional)."""
-    good: list[int] = []
-    judged: list[int] = []
-    for p in (p for s in samples for p in s.passes):
-        reach = p.accepted + p.rejected
-        while len(judged) < reach:
-            good.append(0)
-            judged.append(0)
-        for i in range(reach):
-            judged[i] += 1
-            good[i] += i < p.accepted
-    return [g / j for g, j in zip(good, judged, strict=True)]
+    accepted = Counter(p.accepted for s in samples for p in s.passes)
+    rejected = Counter(p.accepted for s in samples for p in s.passes if p.rejected)
+    deepest = max((*accepted, *(n + 1 for n in rejected)), default=0)
+    rates = []
+    for depth in range(deepest):
+        good = sum(times for n, times in accepted.items() if n > depth)
+        rates.append(good / (good + rejected[depth]) if good + rejected[depth] else 0.0)
+    return rates
 
 
 def acceptance(samples: Sequence[Sample]) -> float | None:

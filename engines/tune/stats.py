@@ -8,6 +8,7 @@ times together; the noise within runs is in each prompt's times, averaged over i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -78,27 +79,42 @@ def ratio(
     if len(grouped) == 1:
         return _one_prompt(pairs, level, resamples, seed)
     prompts = list(grouped.values())
-    tops = np.array([np.mean([p.top for p in group]) for group in prompts])
-    bottoms = np.array([np.mean([p.bottom for p in group]) for group in prompts])
     kinds = [group[0].category for group in prompts]
     weights = _weights(kinds, shares)
-    tops, bottoms = tops * weights, bottoms * weights
+    tops = np.array([sum(p.top for p in group) / len(group) for group in prompts]) * weights
+    bottoms = np.array([sum(p.bottom for p in group) / len(group) for group in prompts]) * weights
     strata = _strata(kinds)
     draws = _multiplicities(strata, resamples, np.random.default_rng(seed))
-    middle = float(np.log(tops.sum() / bottoms.sum()))
-    spread = np.log((draws @ tops) / (draws @ bottoms)) - middle
+    centre = float(np.log(tops.sum() / bottoms.sum()))
+    spread = np.log((draws @ tops) / (draws @ bottoms)) - centre
     stretch = student(0.5 + level / 2, len(prompts) - len(strata)) / NormalDist().inv_cdf(0.5 + level / 2)
     low, high = np.quantile(spread, (0.5 - level / 2, 0.5 + level / 2)) * stretch
-    return Interval(
-        math.exp(middle), math.exp(middle + low), math.exp(middle + high), len(prompts), level
-    )  # fmt: skip
+    return Interval(math.exp(centre), math.exp(centre + low), math.exp(centre + high), len(prompts), level)
 
 
-def _weights(kinds: Sequence[str], shares: Mapping[str, float] | None) -> np.ndarray:
-    """Per prompt: its category's share of the workload, over the prompts measured of it."""
+def middle(pairs: Sequence[Pair], shares: Mapping[str, float] | None = None) -> float | None:
+    """The value of `ratio` by itself, where no interval is wanted."""
+    if not pairs:
+        return None
+    repeats = Counter(p.prompt for p in pairs)
+    weights = _weights([p.category for p in pairs], shares, [1 / repeats[p.prompt] for p in pairs])
+    return float(weights @ [p.top for p in pairs]) / float(weights @ [p.bottom for p in pairs])
+
+
+def _weights(
+    kinds: Sequence[str], shares: Mapping[str, float] | None, counts: Sequence[float] | None = None
+) -> np.ndarray:
+    """Per row, which stands for `counts` of a prompt (default: a whole one): its category's share of the workload, over
+
+    the prompts measured of it.
+    """
+    counts = [1.0] * len(kinds) if counts is None else counts
+    measured: dict[str, float] = {}
+    for kind, n in zip(kinds, counts, strict=True):
+        measured[kind] = measured.get(kind, 0.0) + n
     if not shares:
-        return np.ones(len(kinds))
-    return np.array([shares.get(kind, 0.0) / kinds.count(kind) for kind in kinds])
+        return np.array(counts)
+    return np.array([n * shares.get(kind, 0.0) / measured[kind] for kind, n in zip(kinds, counts, strict=True)])
 
 
 def _strata(kinds: Sequence[str]) -> list[list[int]]:
@@ -128,14 +144,14 @@ def _multiplicities(strata: Sequence[Sequence[int]], resamples: int, rng: np.ran
 def _one_prompt(pairs: Sequence[Pair], level: float, resamples: int, seed: int) -> Interval:
     """Repetitions of one prompt, drawn anew."""
     tops, bottoms, n = np.array([p.top for p in pairs]), np.array([p.bottom for p in pairs]), len(pairs)
-    middle = math.log(tops.sum() / bottoms.sum())
+    centre = math.log(tops.sum() / bottoms.sum())
     if n == 1:
-        return Interval(math.exp(middle), None, None, 1, level, False)
+        return Interval(math.exp(centre), None, None, 1, level, False)
     draws = _multiplicities([range(n)], resamples, np.random.default_rng(seed))
-    spread = np.log((draws @ tops) / (draws @ bottoms)) - middle
+    spread = np.log((draws @ tops) / (draws @ bottoms)) - centre
     stretch = student(0.5 + level / 2, n - 1) / NormalDist().inv_cdf(0.5 + level / 2)
     low, high = np.quantile(spread, (0.5 - level / 2, 0.5 + level / 2)) * stretch
-    return Interval(math.exp(middle), math.exp(middle + low), math.exp(middle + high), 1, level, False)
+    return Interval(math.exp(centre), math.exp(centre + low), math.exp(centre + high), 1, level, False)
 
 
 def student(p: float, degrees: int) -> float:
