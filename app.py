@@ -21,9 +21,16 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="app.py", description="Opens the speculative decoding playground in a browser."
     )
-    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 lets other machines in (default: %(default)s)")
+    # Gradio's own names for them: where the page is hosted (a Space), they say how it can be reached.
+    host, port = os.environ.get("GRADIO_SERVER_NAME"), os.environ.get("GRADIO_SERVER_PORT", "")
     parser.add_argument(
-        "--port", type=int, default=7860, help="the next free one is taken if it is busy (default: %(default)s)"
+        "--host", default=host or "127.0.0.1", help="0.0.0.0 lets other machines in (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=int(port) if port.isdecimal() else 7860,
+        help="the next free one is taken if it is busy (default: %(default)s)",
     )
     parser.add_argument(
         "--target",

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from engines.errors import UserError
-from engines.same_law import same_law
 from engines.settings import RunSettings
 
 from .run_page import WAIT_SECONDS
@@ -20,6 +19,8 @@ class PageLaw:
     def __init__(self, engine: Any, prompt: str, letter: str, settings: RunSettings | UserError) -> None:
         if isinstance(settings, UserError):
             raise settings
+        from engines.same_law import same_law  # not before a run has been: it needs torch
+
         self.letter = letter
         self.function = same_law(settings, prompt)
         self.engine, self.settings = engine, settings

@@ -126,6 +126,8 @@ def launch_options(engine: Any, target: str) -> dict[str, Any]:
         "theme": gr.themes.Default(primary_hue="sky", neutral_hue="slate", font=sans, font_mono=mono),
         "css_paths": [ASSETS / name for name in STYLES],
         "head": head(),
+        "favicon_path": ASSETS / "icon.png",
+        "pwa": True,
         "app_kwargs": {
             "middleware": [Middleware(EarlyScript, script=(ASSETS / "calm.js").read_text(encoding="utf-8"))],
             "routes": routes(engine, target),

@@ -67,7 +67,17 @@ def test_an_address_that_no_page_can_have_is_one_line(script, arguments, says, c
     assert out == "" and says in err and err.count("\n") == 1
 
 
-def test_defaults(script):
+def test_where_it_is_hosted_the_host_says_how_it_is_reached(script, monkeypatch):
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "0.0.0.0")
+    monkeypatch.setenv("GRADIO_SERVER_PORT", "7999")
+    args = script.parse([])
+    assert (args.host, args.port) == ("0.0.0.0", 7999)
+    assert script.parse(["--host", "127.0.0.1"]).host == "127.0.0.1"
+
+
+def test_defaults(script, monkeypatch):
+    monkeypatch.delenv("GRADIO_SERVER_NAME", raising=False)
+    monkeypatch.delenv("GRADIO_SERVER_PORT", raising=False)
     args = script.parse([])
     assert (args.host, args.port, args.no_browser) == ("127.0.0.1", 7860, False)
     assert script.parse(["--target", "org/name"]).target == "org/name"
