@@ -38,6 +38,7 @@ REPEATS = 4  # blocks in which one prompt may be run
 FINALISTS = 4
 PER_FAMILY = 2
 NEAR = 0.88  # of the best prediction: what predicts less is not confirmed
+LATE = 1.03  # how much better than the leader a lookup must seem to join the race late
 HOPELESS = 0.95
 GLANCE = (1, 2, 4, 8)  # the numbers of tokens by which a family is found hopeless
 
@@ -135,7 +136,7 @@ class Tuner:
             return None
         counts = Counter(p.proposed for p in s.passes)
         cost = self.calibration.at
-        return sum(cost(who if n else "", s.context, n).total * times for n, times in counts.items())
+        return sum(cost(who, s.context, n).total * times for n, times in counts.items())
 
     def _acceptance(self) -> Iterator[Progress]:
         if self.store.finalists is not None:
@@ -195,21 +196,30 @@ class Tuner:
         if c.way == "own" or who not in self.calibration.rounds:
             return None
         blocks = [b for b in self._acceptance_blocks() if self._usable(b.get(PLAIN.name))]
-        told: list[tuple[Sample, list[Pass]]] = []
         if c.way == "text":
-            told = [(b[PLAIN.name], self.bench.looked_up(c, b[PLAIN.name])) for b in blocks]
-            rows = [Sample(c.name, plain.prompt, plain.block, rounds) for plain, rounds in told]
-        else:
-            longest = max((x for x in self.candidates if x.family == c.family), key=lambda x: x.k).name
-            long = [(b[PLAIN.name], b.get(longest)) for b in blocks]
-            rows = [s for _, s in long if s is not None]
-            rates = rates_by_depth(rows)
-            limit = self.options.limit
-            told = [(plain, shortened(s, c.k, rates, limit, self.options.seed)) for plain, s in long if s is not None]
-        rates = acceptance(rows), tuple(rates_by_depth(rows))
+            rows = [(b[PLAIN.name], self.bench.looked_up(c, b[PLAIN.name])) for b in blocks]
+            return self._told(c, rows, by_formula)
+        longest = max((x for x in self.candidates if x.family == c.family), key=lambda x: x.k).name
+        both = [(b[PLAIN.name], b[longest]) for b in blocks if longest in b]
+        by_depth = rates_by_depth([long for _, long in both])
+        limit, seed = self.options.limit, self.options.seed
+        rows = [(plain, shortened(long, c.k, by_depth, limit, seed)) for plain, long in both]
+        rates = acceptance([long for _, long in both]), tuple(by_depth)
+        return self._told(c, rows, by_formula, rates)
+
+    def _told(
+        self, c: Candidate, rows: list[tuple[Sample, list[Pass]]], by_formula: bool = False, rates: Any = None
+    ) -> Prediction | None:
+        """The prediction from plain runs with the rounds that `c` would have had there. `rates` are those of the rounds
+
+        themselves, unless they come from longer ones.
+        """
+        if rates is None:
+            told = [Sample(c.name, plain.prompt, plain.block, rounds) for plain, rounds in rows]
+            rates = acceptance(told), tuple(rates_by_depth(told))
         kinds = self.given.prompts
-        told = [Told(plain, kinds[plain.prompt].category, rounds) for plain, rounds in told]
-        return predict(c, told, self.calibration, who, rates, self.measured.shares, by_formula)
+        told = [Told(plain, kinds[plain.prompt].category, rounds) for plain, rounds in rows]
+        return predict(c, told, self.calibration, self.bench.who(c), rates, self.measured.shares, by_formula)
 
     def _usable(self, plain: Sample | None) -> bool:
         return plain is not None and plain.tokens >= MIN_TOKENS and plain.prompt not in self.measured.skipped
@@ -242,7 +252,12 @@ class Tuner:
         usable = len(self.given.prompts) - len(self.measured.skipped)
         self.race = Race(self.measured, [c for c in finalists if c.name not in self.why], min(LEAST, usable))
         first = True
-        while self.race.live and not self.race.settled():
+        while self.race.live:
+            if self.race.settled():
+                late = self._late()
+                if late is None:
+                    return
+                self.race.join(late)
             prompt = self._next_prompt()
             if prompt is None:
                 self.ended = "all prompts were run"
@@ -261,6 +276,19 @@ class Tuner:
             for c, why in self.race.beaten():
                 yield Dropped(c.name, why)
             yield Standing(self.race.standing())
+
+    def _late(self) -> Candidate | None:
+        """A lookup that seems better than the leader by now: each plain run foretells it anew, and for nothing."""
+        leader = self.race.leader()
+        found = []
+        for c in (c for c in self.candidates if c.way == "text" and c not in self.race.all):
+            blocks = [b for b in self.measured.blocks.values() if self._usable(b.get(PLAIN.name))]
+            p = self._told(c, [(b[PLAIN.name], self.bench.looked_up(c, b[PLAIN.name])) for b in blocks])
+            if p is not None:
+                found.append((p.speedup.value, c))
+        best, c = max(found, key=lambda x: x[0], default=(0.0, None))
+        beside = self.measured.speedup(leader.name)
+        return c if best > LATE * max(1.0, beside.value) else None
 
     # -- blocks ----------------------------------------------------------------------------------------------------
 

@@ -108,18 +108,21 @@ def predict(
     )
 
 
-def _unit(plain: Sample, calibration: Calibration) -> float:
-    """How much slower than when it was calibrated the machine was in this block: it drifts, and a ratio need not."""
-    expected = calibration.at("", plain.context, 0)
+def _unit(plain: Sample, calibration: Calibration, who: str) -> float:
+    """How much slower than in `who`'s calibration the machine was in this block: it drifts, and a ratio need not.
+
+    Each drafter's table has plain rounds of its own, taken in turn with the others.
+    """
+    expected = calibration.at(who, plain.context, 0)
     return plain.seconds() / len(plain.passes) / (expected.verify + expected.rest)
 
 
 def _costs(t: Told, calibration: Calibration, who: str) -> list[tuple[float, float, float]]:
     """Each round's seconds by phase: propose, verify, rest. What a lookup took was measured while it was replayed."""
-    unit = _unit(t.plain, calibration)
+    unit = _unit(t.plain, calibration, who)
     known: dict[int, tuple[float, float, float]] = {}
     for n in {p.proposed for p in t.rounds}:
-        cost = calibration.at(who if n else "", t.plain.context, n)
+        cost = calibration.at(who, t.plain.context, n)
         known[n] = (cost.propose * unit, cost.verify * unit, cost.rest * unit)
     if who:
         return [known[p.proposed] for p in t.rounds]

@@ -129,6 +129,11 @@ class Race:
         self.measured, self.live, self.least = measured, list(finalists), least
         self.all = list(finalists)
 
+    def join(self, c: Candidate) -> None:
+        """One more to race with."""
+        self.live.append(c)
+        self.all.append(c)
+
     def standing(self, level: float = LEVEL) -> list[tuple[Candidate, Interval]]:
         """Measured speed-ups over plain, the best first; those that were taken out come last, as they were not run on
 
@@ -155,10 +160,10 @@ class Race:
         return out
 
     def leader(self) -> Candidate | None:
-        """The fastest of those that still run, by the blocks in which all of them ran."""
+        """The fastest of those that still run, by the blocks in which all of them ran, if there are any such."""
         names = [PLAIN.name, *(c.name for c in self.live)]
         blocks = {n: b for n, b in self.measured.blocks.items() if all(name in b for name in names)}
-        common = Measured(self.measured.prompts, blocks, self.measured.skipped)
+        common = Measured(self.measured.prompts, blocks or self.measured.blocks, self.measured.skipped)
         shares = self.measured.shares
         found = [(c, middle(common.pairs(PLAIN.name, c.name), shares)) for c in self.live]
         return max(((c, x) for c, x in found if x is not None), key=lambda x: x[1], default=(None, 0.0))[0]
