@@ -30,6 +30,9 @@ from .status import EngineStatus
 from .sweep_tab import build_sweep_tab
 from .token_view import TokenView
 
+_BLUES = (("", 700), ("_hover", 800))
+# Gradio looks for requests every millisecond, for progress every ten: a tenth of a core, which the engine needs more.
+QUEUE_SECONDS, PROGRESS_SECONDS = 0.05, 0.5
 _PRIVATE = {"show_progress": "hidden", "api_visibility": "private"}
 
 
@@ -62,6 +65,7 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
                 build_sweep_tab(engine, target)
             with gr.Tab("Batching"):
                 build_batching_tab(engine, target)
+    page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = QUEUE_SECONDS, PROGRESS_SECONDS
     return page
 
 
@@ -122,8 +126,12 @@ def launch_options(engine: Any, target: str) -> dict[str, Any]:
     """What `launch` needs for the page to look and behave as it should: nothing from other hosts, no tunnels."""
     sans = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif"]
     mono = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
+    theme = gr.themes.Default(primary_hue="sky", neutral_hue="slate", font=sans, font_mono=mono)
+    # White on gradio's own blue has too little contrast.
+    for dark in ("", "_dark"):
+        theme.set(**{f"button_primary_background_fill{part}{dark}": f"*primary_{tone}" for part, tone in _BLUES})
     return {
-        "theme": gr.themes.Default(primary_hue="sky", neutral_hue="slate", font=sans, font_mono=mono),
+        "theme": theme,
         "css_paths": [ASSETS / name for name in STYLES],
         "head": head(),
         "favicon_path": ASSETS / "icon.png",
