@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-ALARM = 0.001  # a smaller p-value counts as a difference
+ALARM = 1e-4  # a smaller p-value counts as a difference: many tests will be run, and a false alarm would be believed
 DOUBT = 0.01  # between the two: once more, with another seed
 FEWEST = 100  # rounds below which nothing is said
 
@@ -32,15 +32,15 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
 def _found(facts: Mapping[str, Any]) -> list[str]:
     p = facts["p_value"]
     second = facts["contexts"]
-    what = "first tokens" if not second else f"first tokens, and the second ones after {second} of them,"
-    what = what.replace("1 of them", "one of them")
+    some = "one" if second == 1 else second
+    what = f"first tokens, and the second ones after {some} of them," if second else "first tokens"
     degrees = "1 degree" if facts["freedom"] == 1 else f"{facts['freedom']} degrees"
     figures = f"chi-square {facts['statistic']:.1f} with {degrees} of freedom, p = {_p(p)}"
     if facts["verdict"] == "differs":
         return [
             f"A difference was found ({figures}): in {facts['rounds']} rounds the {what} did not come as often as the "
             "model's own distribution says.",
-            "Chance alone does this in fewer than 1 of 1000 tests: something in this verification is not lossless.",
+            "Chance alone does this in fewer than 1 of 10 000 tests: something in this verification is not lossless.",
         ]
     out = [
         f"No difference was found in {facts['rounds']} rounds: the {what} came as often as the model's own "
@@ -49,7 +49,7 @@ def _found(facts: Mapping[str, Any]) -> list[str]:
     if facts["verdict"] == "unclear":
         out = [
             f"The counts are further off than usual ({figures}): chance alone does this in about "
-            f"{max(1, round(1000 * p))} of 1000 tests. Run it again with another seed."
+            f"{_p(100 * p)} of 100 tests. Run it again with another seed."
         ]
     return out
 

@@ -94,7 +94,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "same-text": Preset(
         _CLASS,
-        ({"proposer": "ngram", "k": 8}, {**_HEAD, "k": 4, "sampling": {"temperature": 1.0}}),
+        ({"proposer": "ngram", "k": 8}, {**_HEAD, "k": 4, "sampling": {"temperature": 0.7}}),
         candidates=5,
     ),
     "batching": Preset(_CODE, ({"proposer": "recycle", "k": 8},)),

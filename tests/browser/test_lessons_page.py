@@ -201,3 +201,22 @@ def test_on_the_page_it_fits(replay, visit, width):
         opened(page, name)
         wait_text(page, "A", of_lesson(name)[-len(PRESETS[name].panels)][-1].text)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+@pytest.mark.model
+def test_a_lesson_live_on_the_real_model(product, visit):
+    """The recorded run first, then its own: the same proposals pay, on the same text."""
+    page = visit(product)
+    page.wait_for_selector('.sp-engine[data-phase="ready"]', timeout=300_000)
+    opened(page, "quoting")
+    text = of_lesson("quoting")[-2][-1].text
+    wait_text(page, "A", text)
+    page.get_by_role("button", name="Run it live").click()
+    page.wait_for_function("document.body.classList.contains('sp-busy')")
+    for view in ("baseline 1", "A", "B"):
+        assert wait_state(page, view, "done", "error", timeout=240) == "done"
+    assert kept_text(page, "A")[:40] == text[:40]
+    per_pass = [
+        float(page.locator(f'.sp-view[data-view="{view}"] [data-tile="pass"] .sp-value').inner_text()) for view in "AB"
+    ]
+    assert per_pass[0] > 2 * per_pass[1]
