@@ -29,6 +29,7 @@ from .scripts import ASSETS, STYLES, head
 from .status import EngineStatus
 from .sweep_tab import build_sweep_tab
 from .token_view import TokenView
+from .tuner_tab import build_tuner_tab
 
 _BLUES = (("", 700), ("_hover", 800))
 # Gradio looks for requests every millisecond, for progress every ten: a tenth of a core, which the engine needs more.
@@ -63,6 +64,8 @@ def build_page(engine: Any, target: str) -> gr.Blocks:
                 _playground(page, target)
             with gr.Tab("Sweep"):
                 build_sweep_tab(engine, target)
+            with gr.Tab("Tuner"):
+                build_tuner_tab(engine, target)
             with gr.Tab("Batching"):
                 build_batching_tab(engine, target)
     page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free = QUEUE_SECONDS, PROGRESS_SECONDS
@@ -136,6 +139,7 @@ def launch_options(engine: Any, target: str) -> dict[str, Any]:
         "head": head(),
         "favicon_path": ASSETS / "icon.png",
         "pwa": True,
+        "max_file_size": "20mb",
         "app_kwargs": {
             "middleware": [Middleware(EarlyScript, script=(ASSETS / "calm.js").read_text(encoding="utf-8"))],
             "routes": routes(engine, target),
