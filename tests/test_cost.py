@@ -9,7 +9,19 @@ import pytest
 from fakes import TableSession
 
 from engines.adaptive import AdaptiveLength
-from engines.cost import Costs, expected_tokens, measure_verify, predicted_speedup
+from engines.cost import (
+    Calibration,
+    Costs,
+    RoundCost,
+    best_k,
+    break_even,
+    calibration,
+    expected_tokens,
+    expected_tokens_by_position,
+    measure_verify,
+    predicted_speedup,
+)
+from engines.cost.calibration import keep, known
 
 
 def test_textbook_numbers():
@@ -114,3 +126,69 @@ class TestAdaptive:
 def test_costs_come_back_from_json():
     costs = Costs({0: 1.0, 4: 1.5}, 0.2, 0.01)
     assert Costs.from_json(json.loads(json.dumps(costs.to_json()))) == costs
+
+
+class TestArithmetic:
+    def test_by_position_is_the_same_where_all_rates_are(self):
+        for a, k in ((0.8, 4), (0.3, 1), (1.0, 5), (0.0, 3)):
+            assert expected_tokens_by_position([a] * k, k) == pytest.approx(expected_tokens(a, k))
+        assert expected_tokens_by_position([0.9, 0.5], 2) == pytest.approx(1 + 0.9 + 0.45)
+        assert expected_tokens_by_position([0.9, 0.5], 3) == pytest.approx(1 + 0.9 + 0.45 + 0.225)  # the last one stays
+        assert expected_tokens_by_position([], 3) == 1
+        with pytest.raises(ValueError, match="need"):
+            expected_tokens_by_position([1.1], 2)
+
+    def test_the_textbook(self):
+        assert best_k(0.8, 0.1, lambda n: 1.0)[1] > predicted_speedup(0.8, 4, 0.1, 1.0) - 1e-9
+        assert predicted_speedup(0.5, 4, 0.1, 1.0) == pytest.approx(1.94 / 1.4, abs=0.01)  # little gain
+        k, gain = best_k(0.8, 0.1, lambda n: 1.0)
+        assert gain == max(predicted_speedup(0.8, n, 0.1, 1.0) for n in range(1, 17)) and k == 5
+
+    @pytest.mark.parametrize(("k", "c", "v"), [(1, 0.1, 1.0), (4, 0.1, 1.2), (8, 0.3, 1.5), (2, 0.9, 1.1)])
+    def test_at_break_even_nothing_is_gained(self, k, c, v):
+        a = break_even(k, c, v)
+        assert predicted_speedup(a, k, c, v) == pytest.approx(1.0)
+        assert predicted_speedup(min(1, a + 0.05), k, c, v) > 1
+
+    def test_where_nothing_can_pay(self):
+        assert break_even(1, 1.0, 1.5) is None
+        assert break_even(1, 0.5, 1.5) == pytest.approx(1.0)
+        assert best_k(0.3, 0.9, lambda n: 1 + 0.2 * n) == (0, 1.0)
+
+
+class TestCalibration:
+    def table(self, slow=1.0):
+        rounds = {n: RoundCost(0.0, slow * (1 + 0.1 * n), 0.05) for n in (0, 1, 2, 4, 8)}
+        drafts = {n: RoundCost(slow * 0.2 * n, slow * (1 + 0.1 * n), 0.05) for n in (0, 1, 4, 8)}
+        return {"": {100: rounds}, "draft d": {100: drafts}}
+
+    def test_between_and_beyond_what_was_measured(self):
+        rounds = self.table()
+        rounds[""][300] = self.table(2.0)[""][100]
+        c = Calibration({"machine": "m"}, "2026-01-01", rounds)
+        assert c.at("", 100, 3).verify == pytest.approx(1.3) and c.at("", 100, 12).verify == pytest.approx(2.2)
+        assert c.at("", 200, 0).verify == pytest.approx(1.5)
+        assert c.at("", 1, 0) == c.at("", 100, 0) and c.at("", 9999, 4).verify == pytest.approx(2.8)
+        with pytest.raises(KeyError):
+            c.at("nobody", 100, 1)
+
+    def test_in_the_formulas_terms(self):
+        c = Calibration({}, "", self.table(0.01))
+        costs = c.costs("draft d", 100)
+        assert costs.draft == pytest.approx(0.2) and costs.v(4) == pytest.approx(1.4)
+        assert costs.pass_seconds == pytest.approx(0.01) and c.overhead("", 100, 4) == pytest.approx(0.0)
+
+    def test_kept_by_machine_and_model(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(calibration, "home", lambda: tmp_path / "home")
+        one = Calibration({"machine": "m", "model": "a"}, "2026-01-01", self.table())
+        two = Calibration({"machine": "n", "model": "a"}, "2026-01-02", self.table(3.0))
+        keep(one)
+        keep(two)
+        assert known(one.of) == one and known(two.of) == two
+        assert known({"machine": "m", "model": "b"}).rounds == {}
+        assert one.has("draft d", [100]) and not one.has("draft d", [100, 200]) and not one.has("x", [100])
+        (tmp_path / "home" / "calibration.json").write_text('{"' + one.key + '": {"rounds": 3}}')
+        assert known(one.of).rounds == {}
+        (tmp_path / "home" / "calibration.json").write_text("{")
+        keep(two)
+        assert known(two.of) == two

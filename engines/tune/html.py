@@ -49,7 +49,7 @@ def document(title: str, body: list[str], plots: dict[str, Figure]) -> str:
     """A whole page. `body` is HTML; each of `plots` is drawn into the element with the id plot-NAME."""
     from plotly.offline import get_plotlyjs
 
-    data = json.dumps(plots).replace("</", "<\\/")
+    data = json.dumps(plots).replace("<", "\\u003c")
     draw = (
         "for (const [name, f] of Object.entries(JSON.parse(document.getElementById('plots').textContent)))"
         " Plotly.newPlot('plot-' + name, f.data, f.layout, {displaylogo: false, responsive: true});"
