@@ -181,7 +181,7 @@ LESSONS = (
         lambda f: (
             max(f["bad-draft"][x].speed for x in "AB") < 1
             and _falls(_rates(f["bad-draft"]), 0.4)
-            and f["bad-draft"]["A"].guess_cost > 0.6 > f["bad-draft"]["B"].guess_cost
+            and f["bad-draft"]["A"].guess_cost > 0.7 > f["bad-draft"]["B"].guess_cost
         ),
     ),
     Lesson(
