@@ -142,7 +142,7 @@ class TestArithmetic:
         assert best_k(0.8, 0.1, lambda n: 1.0)[1] > predicted_speedup(0.8, 4, 0.1, 1.0) - 1e-9
         assert predicted_speedup(0.5, 4, 0.1, 1.0) == pytest.approx(1.94 / 1.4, abs=0.01)  # little gain
         k, gain = best_k(0.8, 0.1, lambda n: 1.0)
-        assert gain == max(predicted_speedup(0.8, n, 0.1, 1.0) for n in range(1, 17)) and k == 5
+        assert gain == max(predicted_speedup(0.8, n, 0.1, 1.0) for n in range(1, 17)) and k == 6
 
     @pytest.mark.parametrize(("k", "c", "v"), [(1, 0.1, 1.0), (4, 0.1, 1.2), (8, 0.3, 1.5), (2, 0.9, 1.1)])
     def test_at_break_even_nothing_is_gained(self, k, c, v):
