@@ -51,7 +51,8 @@
         if (node && (this.box.hidden || node.spToken !== this.token)) this.show(node);
         else this.hide();
       });
-      window.addEventListener("scroll", () => {
+      window.addEventListener("scroll", (event) => {
+        if (!event.target.contains(container)) return; // another panel's text, as more of it comes
         if (!this.byKey) this.hide();
         else if (!this.box.hidden) this._place(this._node());
       }, { passive: true, capture: true });

@@ -55,7 +55,7 @@ def test_nothing_scrolls_sideways(replay, visit, width):
     _, address = replay(lambda run: run.play(TEXT, 600, "length"))
     page = visit(address, width=width, height=844)
     assert sideways(page) <= 0
-    for more in page.locator(".sp-more > button").all():
+    for more in page.locator(".sp-more > button:visible").all():
         more.click()
     page.wait_for_selector("text=repetition penalty")
     assert sideways(page) <= 0
@@ -64,7 +64,8 @@ def test_nothing_scrolls_sideways(replay, visit, width):
     assert sideways(page) <= 0
     boxes = [page.locator(f'.sp-view[data-view="{v}"]').bounding_box() for v in "AB"]
     if width >= 1024:
-        assert boxes[0]["y"] == pytest.approx(boxes[1]["y"], abs=2)  # side by side
+        assert boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"]  # side by side
+        assert boxes[0]["y"] == pytest.approx(boxes[1]["y"], abs=60)  # their settings are open, and of unequal height
     elif width == 390:
         assert boxes[1] is None and boxes[0]["width"] > 350  # one at a time
         page.get_by_role("button", name="Show panel B").click()
@@ -142,7 +143,7 @@ def test_run_brings_the_results_into_sight_where_they_are_below(replay, visit, w
     page.click("#sp-run")
     wait_state(page, "A", "done")
     top = page.locator(".sp-key").bounding_box()["y"]
-    assert (0 <= top < 120) if width == 390 else page.evaluate("window.scrollY") == 0
+    assert (-1 <= top < 120) if width == 390 else page.evaluate("window.scrollY") == 0
     wait_state(page, "B", "done")
 
 
@@ -221,7 +222,7 @@ def test_a_model_that_cannot_be_had_is_a_visible_sentence(visit):
             page.click("#sp-run")
             for view in ("A", "baseline 1", "B"):
                 assert wait_state(page, view, "error") == "error"
-            assert "no-such-model" in page.locator('.sp-view[data-view="A"] .sp-status').inner_text()
+            assert "no-such-model" in page.locator('.sp-view[data-view="baseline 1"] .sp-status').inner_text()
             page.locator("#sp-run:enabled").wait_for()
             page.watched.leave()  # what ends first is the server
     finally:

@@ -31,6 +31,9 @@ def test_no_speed_up_is_announced_for_a_run_that_wrote_nothing(replay, visit):
     """Stop while the prompt is read: nothing is to come any more."""
 
     def script(run):
+        if run.settings.proposer == "none":
+            run.play(TEXT, 2000, "eos")
+            return
         run.phase = "prefill"
         run.add(start_of(run.settings, run.prompt))
         while not run._stop.is_set():

@@ -157,9 +157,9 @@ def test_u8_two_browsers_see_their_own_and_the_second_that_it_waits(replay, visi
     wait_state(first, "A", "running")
     second.click("#sp-run")
     wait_state(second, "A", "queued")
-    status = second.locator('.sp-view[data-view="A"] .sp-status')
+    status = second.locator('.sp-view[data-view="baseline 1"] .sp-status')
     second.wait_for_function(
-        """() => document.querySelector('.sp-view[data-view="A"] .sp-status')
+        """() => document.querySelector('.sp-view[data-view="baseline 1"] .sp-status')
                   .textContent.includes("one run is ahead")"""
     )
     assert status.inner_text() == "Queued: one run is ahead."

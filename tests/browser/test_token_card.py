@@ -37,7 +37,7 @@ def test_a_tap_shows_the_card_and_another_takes_it_away(replay, visit):
     assert card(page).count() == 0
     tokens.nth(3).tap()
     assert card(page).count() == 1
-    page.locator('.sp-view[data-view="A"] .sp-title').tap()
+    page.locator("#sp-panel-A .sp-chip").tap()
     page.wait_for_timeout(100)
     assert card(page).count() == 0
 
