@@ -38,6 +38,8 @@ def test_the_card_shows_the_tree_of_a_round(replay, visit):
     tokens = tokens_of(page, "A").locator("[data-token]")
     names = tokens.evaluate_all("nodes => nodes.map(n => n.dataset.token)")
     assert len(names) == len(set(names)) == 6 * 6
+    tokens.filter(has_text="very").first.scroll_into_view_if_needed()
+    page.wait_for_timeout(200)  # scrolling takes a card away
     tokens.filter(has_text="very").first.hover()
     tree = page.locator(".sp-tip:visible .sp-tree")
     assert tree.locator("li").count() == 5
