@@ -9,6 +9,7 @@ from typing import Any
 from engines.settings import RunSettings
 from engines.tune.candidates import Candidate
 from engines.tune.exports import exports
+from engines.tune.html import interval
 from engines.tune.verdict import as_text
 from engines.tune.write import export_text
 
@@ -60,6 +61,7 @@ def shown(report: Mapping[str, Any], base: RunSettings, names: Names) -> dict[st
     return {
         "answer": "unknown" if not known else "on" if verdict["on"] else "off",
         "sentence": names.within(verdict["sentence"]),
+        "guess": None if known else _guess(rows, names),
         "settings": _settings(best, base) if best else None,
         "why": [names.within(line) for line in report["why"]],
         "differences": [names.within(line) for line in report["differences"]],
@@ -71,6 +73,14 @@ def shown(report: Mapping[str, Any], base: RunSettings, names: Names) -> dict[st
         "kinds": [_kind(row, chosen, names) for row in report["categories"]],
         "exports": [{"name": name, "text": export_text(e)} for name, e in exports(report).items()],
     }
+
+
+def _guess(rows: list[dict[str, Any]], names: Names) -> str | None:
+    """What there is where nothing was confirmed."""
+    foretold = max((c for c in rows if c["predicted"]), key=lambda c: c["predicted"]["speedup"]["value"], default=None)
+    if foretold is None:
+        return None
+    return f"Predicted best, not confirmed: {names.of(foretold['name'])}, {interval(foretold['predicted']['speedup'])}."
 
 
 def _settings(best: Mapping[str, Any], base: RunSettings) -> dict[str, Any]:

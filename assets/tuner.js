@@ -179,6 +179,7 @@
     const said = make("p", "", box);
     make("strong", "", said, report.sentence.slice(0, colon));
     said.append(report.sentence.slice(colon));
+    if (report.guess) make("span", "sp-tuner-guess", said, report.guess);
     const key = report.answer === "on" ? "Use it in the Playground" : "Look at it in the Playground";
     if (report.settings) button("sp-button", box, key, "", () => toPlayground(report.settings));
   }
