@@ -246,6 +246,7 @@ def test_a_lost_connection_is_seen_at_the_top(visit):
     assert page.locator(".sp-engine-dot").evaluate("(n) => getComputedStyle(n).backgroundColor") != green
 
 
+@pytest.mark.clock
 def test_a_page_at_rest_is_at_rest(replay, visit):
     """Nothing asks for frames while nothing happens: the machine's cores are the engine's (see assets/calm.js)."""
     _, address = replay(lambda run: run.play(TEXT, 600, "length"))

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from looking import kept_text, tokens_of, wait_state
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.clock]
 
 # From now on, which states the tokens of each view have ever been drawn in.
 WATCH_STATES = """() => {

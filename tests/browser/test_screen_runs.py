@@ -16,6 +16,7 @@ from engines.events import to_json
 from engines.fold import Fold
 from engines.settings import RunSettings
 
+pytestmark = pytest.mark.clock
 WORDS = [f" w{i}" for i in range(4000)]
 LINES = [w + "\n" if i % 40 == 39 else w for i, w in enumerate(WORDS)]  # paragraphs of forty words
 TRIES = 3  # for what is timed: others use this machine, too, and the best try is what the page can do
