@@ -110,12 +110,11 @@ def test_saved_runs_come_back_as_they_were(page, engine):
     assert answer.status_code == 200
     (view, layout), *rest = lines(answer.text)
     assert view == "page" and [p["k"] for p in layout["panels"]] == [4, 2]
-    before, after = lines(first), rest
     for old, new in (("baseline 1", "baseline 1"), ("A", "A"), ("C", "B")):
-        events = [[d for v, d in sent if v == name and d["type"] != "page"] for sent, name in ((before, old), (after, new))]
-        assert events[0] == events[1] != []
-        spoken = [[d for v, d in sent if v == name and "sentence" in d] for sent, name in ((before, old), (after, new))]
-        assert spoken[0] == spoken[1]
+        before = [data for name, data in lines(first) if name == old]
+        after = [data for name, data in rest if name == new]
+        assert [d for d in before if d["type"] != "page"] == [d for d in after if d["type"] != "page"] != []
+        assert [d for d in before if "sentence" in d] == [d for d in after if "sentence" in d]
 
 
 def test_a_run_without_its_baseline_gets_no_number(page, engine):

@@ -12,9 +12,7 @@ WORDS = [f" w{i}" for i in range(40)]
 def faults(page, within=None):
     """What is wrong, with where: only what Axe calls serious or critical."""
     found = Axe().run(page, context=within).response["violations"]
-    return {
-        v["id"]: [n["html"][:160] for n in v["nodes"]][:3] for v in found if v["impact"] in ("serious", "critical")
-    }
+    return {v["id"]: [n["html"][:160] for n in v["nodes"]][:3] for v in found if v["impact"] in ("serious", "critical")}
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (390, "dark")])
