@@ -188,8 +188,9 @@
   function others(parent, made) {
     make("h3", "", parent, "For other engines");
     const row = make("div", "sp-tuner-export", parent);
-    const label = make("label", "", row, "engine ");
-    const choice = make("select", "", label);
+    make("label", "", row, "engine").htmlFor = "sp-tuner-engine";
+    const choice = make("select", "", row);
+    choice.id = "sp-tuner-engine";
     for (const { name } of made) make("option", "", choice, name).value = name;
     const copy = button("sp-button", row, "Copy", "", async () => {
       await root.SpecPlay.copyText(text.value);
