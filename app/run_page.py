@@ -32,11 +32,6 @@ FAULT = "Something went wrong in the program; its log says what. Press Run to tr
 _log = logging.getLogger(__name__)
 
 
-def baseline_of(settings: RunSettings) -> RunSettings:
-    """The plain run of the same prompt and settings; panels that differ in speculation alone share one."""
-    return settings.plain().replace(k=4, verify="token", skip_layers=(), ngram_min=1, ngram_max=4, draft_sampling=None)
-
-
 def _kept(task: Task) -> int:
     """Tokens that a run that has ended leaves; none if it never began."""
     return task.run.events[-1].keep if task.run is not None and task.run.events else 0
@@ -127,12 +122,12 @@ class PageRun:
     def _plan(self, panels: Mapping[str, RunSettings | UserError]) -> list[Task]:
         baselines: dict[RunSettings, Task] = {}
         tasks: list[Task] = []
-        distinct = len({baseline_of(p) for p in panels.values() if isinstance(p, RunSettings)})
+        distinct = len({p.baseline() for p in panels.values() if isinstance(p, RunSettings)})
         for letter, settings in panels.items():
             if isinstance(settings, UserError):
                 self._lane(letter).page(state="error", message=str(settings))
                 continue
-            plain = baseline_of(settings)
+            plain = settings.baseline()
             if plain not in baselines:
                 which = f"Baseline for {letter}" if distinct > 1 else "Baseline"
                 lane = self._lane(f"baseline {len(baselines) + 1}")

@@ -23,7 +23,9 @@
       this.playing = false;
       this.build();
       document.addEventListener("specplay:begun", () => this.leave());
-      document.addEventListener("specplay:ended", () => this.offer(this.auto.checked && !still.matches));
+      document.addEventListener("specplay:ended", ({ detail }) => {
+        this.offer(detail === "run" && this.auto.checked && !still.matches);
+      });
       document.addEventListener("specplay:shown", () => this.offer(false));
       document.addEventListener("specplay:layout", () => this.t === null && this.offer(false));
     }
@@ -88,7 +90,11 @@
 
     outcome() {
       const lanes = this.lanes();
-      const words = lanes.map((view) => ({ seconds: view.record.seconds, name: view.slim ? "plain decoding" : view.name }));
+      const several = lanes.filter((view) => view.slim).length > 1;
+      const whose = (baseline) => lanes.filter((view) => view.record.baseline === baseline.name).map((view) => view.name);
+      const nameOf = (view) => !view.slim ? view.name
+        : "plain decoding" + (several ? " for " + whose(view).join(" and ") : "");
+      const words = lanes.map((view) => ({ seconds: view.record.seconds, name: nameOf(view) }));
       words.sort((a, b) => a.seconds - b.seconds);
       if (words.length < 2) return "";
       return "Time to write: " + words.map((w) => w.name + " " + w.seconds.toFixed(2) + " s").join(", ") + ".";

@@ -17,11 +17,12 @@
   const address = (path) => new URL("specplay/" + path, location.origin + location.pathname.replace(/\/?$/, "/"));
   const post = (path, body, more = {}) => fetch(address(path), { method: "POST", headers: HEADERS, body, ...more });
 
-  function busy(on) {
+  // `what`: "run", or "law" for a test of a distribution.
+  function busy(on, what) {
     document.body.classList.toggle("sp-busy", on);
     document.querySelector("#sp-run").disabled = on;
     document.querySelector("#sp-stop").disabled = !on;
-    document.dispatchEvent(new CustomEvent(on ? "specplay:begun" : "specplay:ended"));
+    document.dispatchEvent(new CustomEvent(on ? "specplay:begun" : "specplay:ended", { detail: what }));
   }
 
   // What a panel's run depends on, as a string that can be compared.
@@ -31,10 +32,10 @@
   async function ask(path, body, fail) {
     const name = String(Date.now()) + Math.random();
     under = { name, abort: new AbortController() };
-    busy(true);
+    busy(true, path);
     await follow(path, JSON.stringify({ name, ...body }), under.abort.signal, fail);
     under = null;
-    busy(false);
+    busy(false, path);
   }
 
   async function run(all) {

@@ -117,7 +117,7 @@ def decode(job: Job) -> Iterator[Event]:
 
             room = min(s.max_new_tokens - len(end.ids), _room(job, ids)) - 1  # the extra token needs a place, too
             k = min(s.k, room)
-            proposal = _propose(job, ids, job.length_policy.limit(k), chance) if k > 0 else Proposal()
+            proposal = propose(job, ids, job.length_policy.limit(k), chance) if k > 0 else Proposal()
             job.sync()
             seconds = laps.to("propose")
             draft = Draft(number, _proposed(job, proposal), seconds, proposal.note)
@@ -126,7 +126,7 @@ def decode(job: Job) -> Iterator[Event]:
             yield draft
             laps.resume()
 
-            logits = _target_pass(job, ids[-1], proposal)
+            logits = target_pass(job, ids[-1], proposal)
             job.sync()
             laps.to("verify")
 
@@ -160,7 +160,7 @@ def decode(job: Job) -> Iterator[Event]:
     yield end.done(laps)
 
 
-def _target_pass(job: Job, last: int, proposal: Proposal) -> torch.Tensor:
+def target_pass(job: Job, last: int, proposal: Proposal) -> torch.Tensor:
     """Logits [n + 1, V]: row 0 follows the text, row i + 1 the proposal's token i."""
     if not proposal.parents:
         return job.session.forward([last, *proposal.ids])
@@ -172,7 +172,7 @@ def _room(job: Job, ids: Sequence[int]) -> int:
     return min(job.session.capacity, job.start.context or job.session.capacity) - len(ids)
 
 
-def _propose(job: Job, ids: list[int], k: int, chance: Chance) -> Proposal:
+def propose(job: Job, ids: list[int], k: int, chance: Chance) -> Proposal:
     if k < 1:
         return Proposal()
     proposal = job.proposer.propose(ids, k, job.length_policy.go_on, chance)

@@ -129,7 +129,7 @@ class _Place:
 
     def propose(self, chance: Chance) -> Proposal:
         k = min(self.settings.k, self.job.session.capacity - len(self.ids) - 1)
-        return loop._propose(self.job, self.ids, self.job.length_policy.limit(k), chance)
+        return loop.propose(self.job, self.ids, self.job.length_policy.limit(k), chance)
 
     def back(self) -> None:
         """As if the round had never been."""
@@ -183,7 +183,7 @@ class _Test:
     def _round(self) -> None:
         place, job = self.place, self.place.job
         proposal = place.propose(self.chance)
-        logits = loop._target_pass(job, place.ids[-1], proposal)
+        logits = loop.target_pass(job, place.ids[-1], proposal)
         outcome, p = judge(place.settings, logits, place.ids, proposal, self.chance)
         path = list(range(outcome.accepted)) if outcome.path is None else outcome.path
         tokens = [*(proposal.ids[i] for i in path), outcome.extra]

@@ -135,6 +135,18 @@ class RunSettings:
         """The same run with nothing proposed: the baseline that a speed-up is measured against."""
         return self.replace(proposer="none", draft=None, adaptive=False, branch=0, remember=False)
 
+    def baseline(self) -> RunSettings:
+        """The plain run that all settings share which differ in speculation alone."""
+        usual = RunSettings()
+        return self.plain().replace(
+            k=usual.k,
+            verify=usual.verify,
+            skip_layers=(),
+            ngram_min=usual.ngram_min,
+            ngram_max=usual.ngram_max,
+            draft_sampling=None,
+        )
+
     def to_json(self) -> dict[str, Any]:
         out = dataclasses.asdict(self)
         out["skip_layers"] = list(self.skip_layers)

@@ -10,7 +10,7 @@ import time
 import pytest
 from replay import ReplayEngine, done_of
 
-from app.run_page import PageRun, baseline_of
+from app.run_page import PageRun
 from engines.errors import UserError
 from engines.events import from_json, to_json
 from engines.fold import fold
@@ -61,7 +61,7 @@ def test_the_baseline_first_then_the_panels():
     engine = ReplayEngine(play())
     sent = last(press([NGRAM, SKIP], engine=engine))
     assert [r.settings.proposer for r in engine.runs] == ["none", "ngram", "layer-skip"]
-    assert engine.runs[0].settings == baseline_of(NGRAM) == baseline_of(SKIP)
+    assert engine.runs[0].settings == NGRAM.baseline() == SKIP.baseline()
     assert len({r.prompt for r in engine.runs}) == 1
     assert set(sent) == {"baseline 1", "A", "B"}
     for view, proposer in (("baseline 1", "none"), ("A", "ngram"), ("B", "layer-skip")):

@@ -8,7 +8,6 @@ import pytest
 from replay import ReplayEngine
 from test_page_run import HOT, NGRAM, SKIP, WORDS, last, pages, play, press
 
-from app.run_page import baseline_of
 from app.verdict import explain, verdict
 from engines.bench import Speedup
 from engines.cost import Costs
@@ -132,7 +131,7 @@ def test_at_a_temperature_the_page_says_why_the_texts_differ(same):
         run.events[-1].ids = [ids[w] for w in other]
 
     hot = NGRAM.replace(sampling=HOT)
-    plain, other = (list(drawn(s, script)) for s in (baseline_of(hot), hot))
+    plain, other = (list(drawn(s, script)) for s in (hot.baseline(), hot))
     sentence = verdict(plain, other)["sentence"]
     assert (
         "each run draws its own random numbers; the distribution they are drawn from is the same" in sentence

@@ -55,7 +55,7 @@ def record(models, preset: Preset, target: str, progress) -> list[list[Event]]:
     from ..service import run_to_end
 
     panels = preset.settings(target)
-    plain = list(dict.fromkeys(baseline_of(settings) for settings in panels))
+    plain = list(dict.fromkeys(settings.baseline() for settings in panels))
     runs = []
     for settings in [*plain, *panels]:
         events = run_to_end(models, settings, preset.prompt, progress)
@@ -63,13 +63,6 @@ def record(models, preset: Preset, target: str, progress) -> list[list[Event]]:
             raise UserError(f"A run ended early: {events[-1].message}")
         runs.append(events)
     return runs
-
-
-def baseline_of(settings: RunSettings) -> RunSettings:
-    """Plain decoding with the same prompt and sampling: panels that differ in speculation alone share one."""
-    return settings.plain().replace(
-        k=4, verify="token", skip_layers=(), ngram_min=1, ngram_max=4, draft_sampling=None, candidates=0
-    )
 
 
 def write(runs: list[list[Event]], path: Path) -> str:
