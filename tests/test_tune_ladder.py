@@ -239,5 +239,5 @@ def test_the_assumption_that_failed_is_named(mine, cause):
 def test_plain_decoding_is_never_a_candidate_and_costs_may_be_unknown():
     t = tuner(candidates=[PLAIN, Candidate("ngram", 2)])
     assert [c.name for c in t.candidates] == ["ngram k=2"]
-    t.calibration = Calibration()
-    assert t._expected_seconds(Sample("ngram k=2", 0, 0, [])) is None
+    t.foresight.calibration = Calibration()
+    assert t.foresight.expected_seconds(Sample("ngram k=2", 0, 0, [])) is None

@@ -58,6 +58,9 @@ def add_parser(commands) -> None:
     run.add_argument("--max-new-tokens", type=int, default=64, metavar="N", help="(default: %(default)s)")
     run.add_argument("--budget", default="120s", metavar="TIME", help="of measuring: 90, 120s, 5m (default: 120s)")
     run.add_argument("--seed", type=int, default=0)
+    run.add_argument(
+        "--fresh-costs", action="store_true", help="measure what rounds cost though it is known of this machine"
+    )
     parser.add_argument("--out", metavar="DIR", help="where the report goes, and the runs from which to go on")
     parser.add_argument("--json", action="store_true", help="print the whole report as JSON instead of the answer")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="compare two reports; with --out also as a page")
@@ -104,7 +107,7 @@ def order_of(args: argparse.Namespace) -> Order:
     )  # fmt: skip
     return Order(
         prompts, base, _names(args.proposers), ks_of(args.ks), args.draft, seconds_of(args.budget),
-        Path(args.out).expanduser() if args.out else None,
+        Path(args.out).expanduser() if args.out else None, args.fresh_costs,
     )  # fmt: skip
 
 

@@ -13,22 +13,20 @@ It can be stopped between two runs; what was measured till then is what the repo
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..bench import MIN_TOKENS
 from ..cost import Calibration
 from ..errors import UserError
 from .candidates import PLAIN, Candidate
-from .predict import Prediction, Told, predict
+from .foresight import Foresight
+from .predict import Prediction
 from .progress import Bench, Calibrated, Dropped, Finished, Phase, Predicted, Progress, Ran, Standing
 from .prompts import Prompts
 from .race import Measured, Race
-from .replay import acceptance, rates_by_depth, shortened
 from .report import report
-from .sample import Pass, Sample
+from .sample import Sample
 from .store import Store
 
 CALIBRATION_SHARE = 0.2  # of the budget, for costs that are not known from before
@@ -75,7 +73,7 @@ class Tuner:
         self.race: Race | None = None
         self.calibration = Calibration()
         self.ended = "settled"
-        self._who = {c.name: bench.who(c) for c in self.candidates}
+        self.foresight = Foresight(bench, self.measured, self.candidates, self.options.limit, self.options.seed)
         self._order = _in_turn(prompts, self.options.seed)
         self._block_seconds: dict[str, list[float]] = {}
         self._begin = 0.0
@@ -126,17 +124,9 @@ class Tuner:
             self.store.calibrated(self.calibration, self._note_time())
         else:
             self.calibration = self.store.calibration
-        self.measured.expected = self._expected_seconds
+        self.foresight.calibration = self.calibration
+        self.measured.expected = self.foresight.expected_seconds
         yield Calibrated(self.calibration, fresh)
-
-    def _expected_seconds(self, s: Sample) -> float | None:
-        """What a run's rounds cost by the calibration; None for a drafter that was not calibrated."""
-        who = self._who.get(s.candidate, "")
-        if who not in self.calibration.rounds:
-            return None
-        counts = Counter(p.proposed for p in s.passes)
-        cost = self.calibration.at
-        return sum(cost(who, s.context, n).total * times for n, times in counts.items())
 
     def _acceptance(self) -> Iterator[Progress]:
         if self.store.finalists is not None:
@@ -168,7 +158,8 @@ class Tuner:
     def _give_up_hopeless(self) -> Iterator[Progress]:
         """No more acceptance runs for what cannot come near the best any more."""
         few = [c for c in self.candidates if c.k in GLANCE]
-        found = {c.name: p.speedup for c in few if (p := self._prediction(c, by_formula=False)) is not None}
+        blocks = self._acceptance_blocks()
+        found = {c.name: p.speedup for c in few if (p := self.foresight.of(c, blocks, False)) is not None}
         found |= {
             c.name: i for c in self._arms() if (i := self.measured.speedup(c.name)) is not None and c.way == "own"
         }
@@ -184,45 +175,13 @@ class Tuner:
 
     def _predict(self) -> None:
         """Every setting's prediction, from the acceptance blocks alone: what is confirmed later must not flatter it."""
-        found = [p for c in self.candidates if (p := self._prediction(c)) is not None]
+        blocks = self._acceptance_blocks()
+        found = [p for c in self.candidates if (p := self.foresight.of(c, blocks)) is not None]
         self.predictions = sorted(found, key=lambda p: -p.speedup.value)
 
     def _acceptance_blocks(self) -> list[dict[str, Sample]]:
         blocks = list(self.measured.blocks.values())
         return blocks[: self.store.finalists[0]] if self.store.finalists else blocks
-
-    def _prediction(self, c: Candidate, by_formula: bool = True) -> Prediction | None:
-        who = self.bench.who(c)
-        if c.way == "own" or who not in self.calibration.rounds:
-            return None
-        blocks = [b for b in self._acceptance_blocks() if self._usable(b.get(PLAIN.name))]
-        if c.way == "text":
-            rows = [(b[PLAIN.name], self.bench.looked_up(c, b[PLAIN.name])) for b in blocks]
-            return self._told(c, rows, by_formula)
-        longest = max((x for x in self.candidates if x.family == c.family), key=lambda x: x.k).name
-        both = [(b[PLAIN.name], b[longest]) for b in blocks if longest in b]
-        by_depth = rates_by_depth([long for _, long in both])
-        limit, seed = self.options.limit, self.options.seed
-        rows = [(plain, shortened(long, c.k, by_depth, limit, seed)) for plain, long in both]
-        rates = acceptance([long for _, long in both]), tuple(by_depth)
-        return self._told(c, rows, by_formula, rates)
-
-    def _told(
-        self, c: Candidate, rows: list[tuple[Sample, list[Pass]]], by_formula: bool = False, rates: Any = None
-    ) -> Prediction | None:
-        """The prediction from plain runs with the rounds that `c` would have had there. `rates` are those of the rounds
-
-        themselves, unless they come from longer ones.
-        """
-        if rates is None:
-            told = [Sample(c.name, plain.prompt, plain.block, rounds) for plain, rounds in rows]
-            rates = acceptance(told), tuple(rates_by_depth(told))
-        kinds = self.given.prompts
-        told = [Told(plain, kinds[plain.prompt].category, rounds) for plain, rounds in rows]
-        return predict(c, told, self.calibration, self.bench.who(c), rates, self.measured.shares, by_formula)
-
-    def _usable(self, plain: Sample | None) -> bool:
-        return plain is not None and plain.tokens >= MIN_TOKENS and plain.prompt not in self.measured.skipped
 
     # -- confirming ------------------------------------------------------------------------------------------------
 
@@ -279,15 +238,11 @@ class Tuner:
 
     def _late(self) -> Candidate | None:
         """A lookup that seems better than the leader by now: each plain run foretells it anew, and for nothing."""
-        leader = self.race.leader()
-        found = []
-        for c in (c for c in self.candidates if c.way == "text" and c not in self.race.all):
-            blocks = [b for b in self.measured.blocks.values() if self._usable(b.get(PLAIN.name))]
-            p = self._told(c, [(b[PLAIN.name], self.bench.looked_up(c, b[PLAIN.name])) for b in blocks])
-            if p is not None:
-                found.append((p.speedup.value, c))
+        others = [c for c in self.candidates if c.way == "text" and c not in self.race.all]
+        blocks = list(self.measured.blocks.values())
+        found = [(p.speedup.value, c) for c in others if (p := self.foresight.of(c, blocks, False)) is not None]
         best, c = max(found, key=lambda x: x[0], default=(0.0, None))
-        beside = self.measured.speedup(leader.name)
+        beside = self.measured.speedup(self.race.leader().name)
         return c if best > LATE * max(1.0, beside.value) else None
 
     # -- blocks ----------------------------------------------------------------------------------------------------

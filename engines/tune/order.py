@@ -27,6 +27,7 @@ class Order:
 
     `proposers` and `ks` empty: all that the target has, the usual numbers. `draft` names a draft model, or a trained
     draft or head. `out` is the folder that keeps the runs, so that a tuning can be gone on with; None keeps nothing.
+    `fresh_costs` measures what rounds cost though that is known of this machine.
     """
 
     prompts: Prompts
@@ -36,6 +37,7 @@ class Order:
     draft: str | None = None
     budget: float = 120.0
     out: Path | None = None
+    fresh_costs: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.budget <= MAX_BUDGET:
@@ -77,7 +79,7 @@ def tuning(order: Order) -> Callable[..., Iterator[Progress]]:
 
         store = order.store()
         yield Phase("loading", f"Loading {order.base.target}.", None, order.budget)
-        bench = RealBench(models, order.base, say, stopped)
+        bench = RealBench(models, order.base, say, stopped, order.fresh_costs)
         options = Options(order.budget, order.base.max_new_tokens, order.base.seed)
         yield from Tuner(bench, order.prompts, order.candidates(), options, store, stopped).run()
 

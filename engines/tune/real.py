@@ -26,7 +26,10 @@ WARM_UP = 12  # tokens of the run that comes before the first that counts: pages
 
 
 class RealBench:
-    """`base` has what all runs share: target, sampling, limit of new tokens, seed, dtype, device."""
+    """`base` has what all runs share: target, sampling, limit of new tokens, seed, dtype, device.
+
+    `fresh` measures costs anew though they are known from before.
+    """
 
     def __init__(
         self, models: Models, base: RunSettings, say: Say, stopped: Callable[[], bool] = lambda: False
@@ -73,7 +76,7 @@ class RealBench:
         of = {**machine(), "model": self.base.target, "dtype": self.target.decoder.dtype}
         of["device"] = str(self.target.decoder.device)
         of["sampling"] = "greedy" if self.base.sampling.greedy else str(self.base.sampling)
-        calibration = known(of)
+        calibration = Calibration(of) if self.fresh else known(of)
         drafters = {"": PLAIN} | {self.who(c): c for c in candidates if c.way == "long"}
         begin, fresh = self.clock(), False
         for context in contexts:
