@@ -23,8 +23,8 @@ from .verdict import verdict
 from .words import in_words, sampling_words
 
 # What the browser draws without falling behind is 20 Hz. Where it shares two cores with the engine, each frame is time
-# that all of the engine's threads wait for, and less often is better.
-FRAME_SECONDS = {1: 0.2, 2: 0.2, 3: 0.1, 4: 0.1}.get(os.cpu_count() or 1, 0.05)
+# that all of the engine's threads wait for, and less often is better: the race shows it all again, and smoothly.
+FRAME_SECONDS = {1: 0.4, 2: 0.4, 3: 0.2, 4: 0.1}.get(os.cpu_count() or 1, 0.05)
 SETTLE_SECONDS = 0.2  # a browser on this machine draws what came before; it must not take time from what is measured
 WAIT_SECONDS = 0.25  # how long to wait for news before looking at the phase again
 FAULT = "Something went wrong in the program; its log says what. Press Run to try again."
@@ -211,7 +211,7 @@ class PageRun:
                 lane.page(state="stopped", message="Stopped before it began.")
                 return
             yield from self._frame()
-            self._sleep(max(0.0, sent_at + FRAME_SECONDS - time.monotonic()))
+            run.wait(max(0.0, sent_at + FRAME_SECONDS - time.monotonic()))  # the end is not kept waiting
             sent_at = time.monotonic()
 
     def _waiting(self, run: Any, lane: Lane) -> bool:

@@ -134,6 +134,10 @@ class ReplayRun:
     def stop(self) -> None:
         self._stop.set()
 
+    def wait(self, timeout: float | None = None) -> bool:
+        with self._news:
+            return self._news.wait_for(lambda: self.phase == "done", timeout)
+
     def add(self, event: Event) -> None:
         with self._news:
             self.events.append(event)

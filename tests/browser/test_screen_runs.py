@@ -240,7 +240,9 @@ class AllAtOnce:
     def frames(self):
         while not all(r.over for r in self.runs):
             yield [f"{view}\t{line}" for view, r in zip("ABCD", self.runs, strict=True) for line in r.take(0)]
-            time.sleep(FRAME_SECONDS)
+            begin = time.monotonic()
+            for run in self.runs:  # the end is not kept waiting
+                run.wait(max(0.0, begin + FRAME_SECONDS - time.monotonic()))
 
     def stop(self):
         for run in self.runs:
