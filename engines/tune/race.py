@@ -81,7 +81,7 @@ class Measured:
     ) -> Interval | None:
         """Seconds of `over` / seconds of `name`; None where they never ran together."""
         shares = self.shares if category is None else None
-        return ratio(self.pairs(over, name, category), shares, level, resamples=400 if level == SURE else 2000)
+        return ratio(self.pairs(over, name, category), shares, level, resamples=400 if level == SURE else 1000)
 
     def here(self, name: str, over: str = PLAIN.name) -> Interval | None:
         """`speedup` for these very prompts, at the rate SURE: a part of them has been run, and of what the ratios vary
@@ -181,8 +181,7 @@ class Race:
             return False
         if not (plain.low > 1 or plain.high < SAME):
             return False
-        told = self.measured.speedup(at.name)
-        if plain.low > 1 and not told.above_one and self.measured.fresh:
+        if plain.low > 1 and self.measured.fresh and not self.measured.speedup(at.name).above_one:
             return False  # it pays for these prompts; that it does for others like them, more of them may show
         for c in (c for c in self.live if c != at):
             against = self.measured.here(c.name, over=at.name)
