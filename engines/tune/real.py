@@ -32,14 +32,15 @@ class RealBench:
     """
 
     def __init__(
-        self, models: Models, base: RunSettings, say: Say, stopped: Callable[[], bool] = lambda: False
+        self,
+        models: Models,
+        base: RunSettings,
+        say: Say,
+        stopped: Callable[[], bool] = lambda: False,
+        fresh: bool = False,
     ) -> None:
-        self.models, self.base, self.say, self.stopped = (
-            models,
-            base.replace(candidates=0, remember=False),
-            say,
-            stopped,
-        )
+        self.models, self.say, self.stopped, self.fresh = models, say, stopped, fresh
+        self.base = base.replace(candidates=0, remember=False)
         self.target = models.get(base.target, base.dtype, base.device, say)
         self._warm: set[str] = set()
 
