@@ -11,8 +11,7 @@ from engines.cost import calibration
 from engines.cost.calibration import known
 from engines.errors import UserError
 from engines.tune.candidates import PLAIN, Candidate, ladder
-from engines.tune.order import Order, tuning
-from engines.tune.progress import Calibrated, Finished, Predicted, Ran
+from engines.tune.order import Order
 from engines.tune.prompts import Prompt, finished
 from engines.tune.real import RealBench
 
@@ -98,27 +97,14 @@ def test_from_a_file_to_the_report_on_the_real_model(capsys, tmp_path, monkeypat
 def test_a_lookup_is_foretold_exactly_on_the_real_model(models):
     """The rounds told from the plain text are those that the run then has; all but their times."""
     order = Order(finished([Prompt(TEXT)], "x"))
-    bench = RealBench(models, order.base.replace(max_new_tokens=32, dtype="fp32"), lambda *a: None)
+    bench = RealBench(models, order.base.replace(max_new_tokens=24, dtype="fp32"), lambda *a: None)
     plain = bench.run(PLAIN, order.prompts.prompts[0], 0, 0)
-    for c in (Candidate("ngram", 4), Candidate("suffix", 3), Candidate("ngram", 8, adaptive=True)):
+    for c in (Candidate("suffix", 3), Candidate("ngram", 8, adaptive=True)):
         real = bench.run(c, order.prompts.prompts[0], 0, 0)
         told = bench.looked_up(c, plain)
         assert real.ids == plain.ids
         rows = [[(p.proposed, p.accepted, p.rejected, p.emitted) for p in passes] for passes in (told, real.passes)]
         assert rows[0] == rows[1], c.name
-
-
-@pytest.mark.model
-def test_a_head_that_does_not_fit_is_given_up_and_the_rest_goes_on(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(calibration, "home", lambda: tmp_path / "home")
-    base = Order(finished([Prompt(TEXT)], "x")).base.replace(max_new_tokens=16)
-    order = Order(finished([Prompt(TEXT)], "x"), base, ["ngram", "draft"], [2], "no-such-model", budget=2)
-    events = list(tuning(order)(models, lambda *a: None, lambda: False))
-    assert any(isinstance(e, Calibrated) and "" in e.calibration.rounds for e in events)
-    report = events[-1].report
-    assert isinstance(events[-1], Finished) and report["dropped"][0]["name"].startswith("draft")
-    assert any(isinstance(e, Ran) for e in events) and any(isinstance(e, Predicted) for e in events)
-    assert report["verdict"]["best"]["name"].startswith("ngram")
 
 
 def test_candidates_of_a_named_head_and_draft():

@@ -13,7 +13,7 @@ from tune_machines import LIMIT, SimulatedBench, grid, world
 
 from engines.tune.ladder import Options, Tuner
 
-WORLDS = int(os.environ.get("TUNE_WORLDS", "40"))
+WORLDS = int(os.environ.get("TUNE_WORLDS", "20"))
 WITH_GRID = WORLDS // 5
 NEAR = 0.97
 

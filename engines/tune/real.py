@@ -104,9 +104,8 @@ class RealBench:
     def run(self, candidate: Candidate, prompt: Prompt, index: int, block: int) -> Sample:
         settings = candidate.settings(self.base).replace(seed=self.base.seed + block)
         if candidate.name not in self._warm:
-            list(
-                decode(self.models.job(settings.replace(max_new_tokens=WARM_UP), prompt.asked, self.say, self.stopped))
-            )
+            short = settings.replace(max_new_tokens=WARM_UP)
+            list(decode(self.models.job(short, prompt.asked, self.say, self.stopped)))
             self._warm.add(candidate.name)
         job = self.models.job(settings, prompt.asked, self.say, self.stopped)
         return sample_of(list(decode(job)), candidate.name, index, block)
