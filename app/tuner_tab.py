@@ -53,6 +53,10 @@ KIND_NAMES = {
     "chat": "chat",
     "prose": "creative prose",
 }
+FORMATS = (
+    "JSON Lines with prompt, messages or turns; a table (CSV) with a column of prompts; or text with blank lines "
+    "between prompts. A column or key named category groups the results."
+)
 SAVE = {"report.html": "The report (HTML)", "report.json": "Everything (JSON)", "runs.csv": "The runs (CSV)"}
 _QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
@@ -136,7 +140,7 @@ def _work_fields() -> list[Any]:
         each = gr.Number(3, label="prompts of each kind", precision=0, min_width=130, scale=1)
     with gr.Row(visible=False, elem_classes=["sp-tuner-file"]) as of_file:
         file = gr.File(
-            label="JSON Lines with prompt, messages or turns; CSV; text, blank lines between prompts (20 MB)",
+            label="a file of up to 20 MB",
             height=130,
             scale=3,
             min_width=280,
@@ -168,10 +172,11 @@ def _work_fields() -> list[Any]:
 
     def said(*values: Any) -> str:
         form = dict(zip(WORK_FIELDS, values, strict=True))
-        nothing_yet = (form["workload"] == FILE and not form["file"]) or (
-            form["workload"] == LIST and not form["pasted"]
-        )
-        return _line("", "") if nothing_yet else _told(lambda: told(prompts_from(form)))
+        if form["workload"] == FILE and not form["file"]:
+            return _line(FORMATS, "")
+        if form["workload"] == LIST and not form["pasted"]:
+            return _line("", "")
+        return _told(lambda: told(prompts_from(form)))
 
     quick = {"queue": False, **_QUIET}
     workload.change(places, workload, [built_in, of_file, pasted], **quick)

@@ -57,7 +57,7 @@ def shown(report: Mapping[str, Any], base: RunSettings, names: Names) -> dict[st
     rows = _in_order(report["candidates"])
     confirmed = {name for row in report["categories"] for name in row["measured"]}
     # Those that went through the confirming; before there were any, those that are expected to bring most.
-    chosen = [c["name"] for c in rows if not confirmed or c["name"] in confirmed][:MOST_SHOWN]
+    chosen = [c["name"] for c in rows if c["name"] in confirmed] or [c["name"] for c in _foretold(rows)]
     return {
         "answer": "unknown" if not known else "on" if verdict["on"] else "off",
         "sentence": names.within(verdict["sentence"]),
@@ -68,19 +68,25 @@ def shown(report: Mapping[str, Any], base: RunSettings, names: Names) -> dict[st
         "notes": report["notes"],
         "dropped": [f"{names.of(d['name'])}: {d['why']}" for d in report["dropped"]],
         "of": as_text(report),
-        "finalists": [names.of(name) for name in chosen],
+        "finalists": [names.of(name) for name in chosen[:MOST_SHOWN]],
         "settings_table": [_row(c, names) for c in rows],
-        "kinds": [_kind(row, chosen, names) for row in report["categories"]],
-        "exports": [{"name": name, "text": export_text(e)} for name, e in exports(report).items()],
+        "kinds": [_kind(row, chosen[:MOST_SHOWN], names) for row in report["categories"]],
+        # Without an answer there is nothing to tell another engine.
+        "exports": [{"name": name, "text": export_text(e)} for name, e in exports(report).items()] if known else [],
     }
 
 
 def _guess(rows: list[dict[str, Any]], names: Names) -> str | None:
     """What there is where nothing was confirmed."""
-    foretold = max((c for c in rows if c["predicted"]), key=lambda c: c["predicted"]["speedup"]["value"], default=None)
-    if foretold is None:
+    best = next(iter(_foretold(rows)), None)
+    if best is None:
         return None
-    return f"Predicted best, not confirmed: {names.of(foretold['name'])}, {interval(foretold['predicted']['speedup'])}."
+    return f"Predicted best, not confirmed: {names.of(best['name'])}, {interval(best['predicted']['speedup'])}."
+
+
+def _foretold(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those with a prediction, the best first."""
+    return sorted((c for c in rows if c["predicted"]), key=lambda c: -c["predicted"]["speedup"]["value"])
 
 
 def _settings(best: Mapping[str, Any], base: RunSettings) -> dict[str, Any]:

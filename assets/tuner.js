@@ -273,7 +273,7 @@
       make("p", "sp-tuner-muted", small, report.of);
       list(small, "Given up on the way", report.dropped);
       list(small, "What the numbers are not", report.notes);
-      others(result, report.exports);
+      if (report.exports.length) others(result, report.exports);
     }
 
     async draw() {

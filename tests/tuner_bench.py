@@ -30,7 +30,7 @@ class NoModels:
 class PageBench(SimulatedBench):
     """Takes the arguments of `engines.tune.real.RealBench`; put it there by monkeypatch."""
 
-    def __init__(self, models, base, say, stopped=lambda: False) -> None:
+    def __init__(self, models, base, *_) -> None:
         super().__init__(models.world)
         self.models, self.base = models, base
 

@@ -17,9 +17,8 @@ from engines.service import Engine
 
 SENTENCE = "The boats come back to the harbour with what the night has given them"
 REAL = [
-    {"prompt": f"Repeat this sentence three times: {SENTENCE}.", "category": "copying"},
-    {"messages": [{"role": "user", "content": f"Repeat this sentence five times: {SENTENCE}!"}], "category": "copying"},
-    {"turns": ["Tell me about the sea, at length."], "category": "chat"},
+    {"messages": [{"role": "user", "content": f"Repeat this sentence five times: {SENTENCE}."}], "category": "copying"},
+    {"turns": ["Tell me about the sea, at length.", "Go on."], "category": "chat"},
 ]
 
 
@@ -73,17 +72,15 @@ def test_from_a_file_to_an_export_on_the_real_model(product, visit, tmp_path):
     named = tmp_path / "mine.jsonl"
     named.write_text("\n\n".join(json.dumps(row) for row in REAL) + "\n", encoding="utf-8-sig")
     upload(page, tab, named)
-    line_says(page, "3 prompts of 2 kinds.")
+    line_says(page, "2 prompts of 2 kinds.")
     only(tab, "n-gram lookup")
-    fill(tab, "max tokens", "32")
-    fill(tab, "time budget (s", "8")
-    line_says(page, "11 settings of 1 proposer to choose among, in at most 8 s")
+    fill(tab, "max tokens", "24")
+    fill(tab, "time budget (s", "20")
+    line_says(page, "11 settings of 1 proposer to choose among, in at most 20 s")
     page.click("#sp-tuner-start")
     assert "of measuring. Ended: " in state_of(page, "done")
     answer = page.locator(".sp-tuner-answer")
-    assert answer.inner_text().startswith(
-        ("Turn it on: n-gram lookup (k", "Leave it off: the best", "Nothing can be said")
-    )
+    assert answer.inner_text().startswith(("Turn it on: n-gram lookup (k", "Leave it off: the best"))
     page.wait_for_selector('.sp-tuner[data-drawn="3"]')
     assert page.locator(".sp-tuner-scroll").first.locator("tbody th").all_inner_texts() == ["copying", "chat"]
     page.locator(".sp-tuner-export select").select_option("vLLM")
@@ -92,10 +89,10 @@ def test_from_a_file_to_an_export_on_the_real_model(product, visit, tmp_path):
         "\\\n ", ""
     )
     report = json.loads(saved(page, "Everything (JSON)"))
-    assert report["of"]["target"] == "smollm2-135m-instruct" and report["options"]["limit"] == 32
+    assert report["of"]["target"] == "smollm2-135m-instruct" and report["options"]["limit"] == 24
     rows = list(csv.DictReader(io.StringIO(saved(page, "The runs (CSV)"))))
     assert len(rows) == len(report["runs"]) >= 2 and {r["candidate"] for r in rows} > {"plain"}
-    assert all(float(r["seconds"]) > 0 and int(r["tokens"]) <= 32 for r in rows)
+    assert all(float(r["seconds"]) > 0 and int(r["tokens"]) <= 24 for r in rows)
 
 
 @pytest.fixture(scope="module")
@@ -164,12 +161,15 @@ def test_an_answer_is_read_used_and_carried_off(place, visit):
     assert saved(page, "The report (HTML)").startswith("<!doctype html>")
     page.get_by_role("button", name="Use it in the Playground").click()
     page.wait_for_function("document.querySelector('.sp-chip').textContent.includes('trained head')")
-    assert page.locator("#sp-run").is_visible() and "k = 2" in page.locator(".sp-chip").first.inner_text()
+    page.locator("#sp-run").wait_for()
+    assert "k = 2" in page.locator(".sp-chip").first.inner_text()
 
 
 def test_what_is_wrong_with_a_file_is_said_beside_it(place, visit, tmp_path):
     page = visit(place[1])
     tab = tab_of(page)
+    tab.get_by_label("a file of yours").check()
+    line_says(page, "or text with blank lines between prompts")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"prompt": "fine"}\n\n{"prompt": <script>}\n', encoding="utf-8")
     upload(page, tab, bad)
