@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from engines.errors import UserError
-from engines.settings import RunSettings, Sampling
+from engines.settings import MAX_K, RunSettings, Sampling
 
 from .words import by_label
 
 LETTERS = "ABCD"  # of the panels
 MOST_TOKENS = 2048
+MOST_K = MAX_K // 2  # where the slider ends
 TREES = ("eagle", "suffix", "recycle", "auto")  # who may propose a tree
 CANDIDATES = 5  # of the target and of the draft, for the token's card
 MOST_LAYERS = 1000  # more than any model has

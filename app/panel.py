@@ -8,8 +8,9 @@ from typing import Any
 
 import gradio as gr
 
-from engines.settings import MAX_K, RunSettings
+from engines.settings import RunSettings
 
+from .fields import MOST_K
 from .token_view import TokenView
 from .words import PROPOSER_NAMES, ranges
 
@@ -44,7 +45,7 @@ def build_panel(letter: str, start: RunSettings, drafts: Sequence[tuple[str, str
         with gr.Row(elem_classes=["sp-controls"]):
             proposer = gr.Dropdown(PROPOSER_CHOICES, value=start.proposer, label="who proposes", min_width=150, scale=4)
             k = gr.Slider(
-                1, MAX_K // 2, start.k, step=1, label="k", min_width=130, scale=3, buttons=[], elem_classes=["sp-k"]
+                1, MOST_K, start.k, step=1, label="k", min_width=130, scale=3, buttons=[], elem_classes=["sp-k"]
             )
             temperature = gr.Slider(
                 0, 2, sampling.temperature, step=0.05, label="temperature", min_width=130, scale=3, buttons=[]

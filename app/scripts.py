@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engines.settings import RunSettings
 
-from .fields import FIELDS, LETTERS, MOST_TOKENS, TREES
+from .fields import FIELDS, LETTERS, MOST_K, MOST_TOKENS, TREES
 from .words import PROPOSER_NAMES
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -29,6 +29,7 @@ def head() -> str:
         "letters": LETTERS,
         "trees": TREES,
         "mostTokens": MOST_TOKENS,
+        "mostK": MOST_K,
         "proposers": PROPOSER_NAMES,
         "defaults": RunSettings().to_json(),
     }

@@ -21,8 +21,9 @@ def shown(runs: Sequence[Sequence[Event]]) -> list[str]:
     """Lines "view<tab>JSON" for `runs`, each a list of events from start to done (see engines.recorded.split).
 
     Plain runs are the baselines of those after them, except one that was there before: that is a panel's. If there are
-    none but baselines, they are panels. The first line is the page's:
-    {"panels": [settings, ...]}. Raises UserError for more runs than the page has places.
+    none but baselines, they are panels. The first line is the page's: a preset (assets/preset.js), {"prompt",
+    "max_tokens", "seed", "panels": [settings, ...]}, the prompt being None where the trace does not tell it.
+    Raises UserError for more runs than the page has places.
     """
     plain: list[Sequence[Event]] = []
     others: list[Sequence[Event]] = []
@@ -35,7 +36,13 @@ def shown(runs: Sequence[Sequence[Event]]) -> list[str]:
         raise UserError(
             f"That is {len(others)} runs and {len(plain)} baselines: the page shows {len(LETTERS)} of each."
         )
-    layout = {"panels": [_settings(run) for run in others]}
+    settings = [_settings(run) for run in others]
+    layout = {
+        "prompt": others[0][0].prompt,
+        "max_tokens": settings[0]["max_new_tokens"],
+        "seed": settings[0]["seed"],
+        "panels": settings,
+    }
     lines = [f"page\t{json.dumps(layout, ensure_ascii=False)}"]
     names = {}
     for i, run in enumerate(plain):

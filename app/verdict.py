@@ -91,10 +91,8 @@ def explain(found: Speedup, m: Metrics, settings: dict[str, Any], expected: floa
     empty = f" In {m.nothing_proposed} of {m.rounds} rounds nothing was proposed."
     empty = empty if 2 * m.nothing_proposed > m.rounds else ""
     if tone == "same" and (m.tokens_per_pass or 0.0) <= NO_GAIN:
-        return tone, (
-            f"Nothing was gained: hardly anything {'was proposed' if empty else 'proposed was accepted'}; "
-            f"the difference is noise of this machine.{empty}"
-        )
+        what = "little was proposed, and hardly any of it" if empty else "hardly anything proposed"
+        return tone, (f"Nothing was gained: {what} was accepted; the difference is noise of this machine.{empty}")
     yields = m.tokens_per_pass or 0.0
     quotient = f"{yields:.2f} tokens per pass ÷ {yields / found.value:.2f} (what a round costs, in plain passes)"
     rate = f"{100 * (m.acceptance_rate or 0.0):.0f} % of the judged tokens were accepted."

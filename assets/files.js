@@ -3,11 +3,19 @@
 (function (root) {
   "use strict";
 
-  const { allViews, applyPreset, give, post, seen, showing, Record } = root.SpecPlay;
+  const { allViews, applyPreset, give, isBusy, post, seen, showing, Record } = root.SpecPlay;
+  const MOST_KEPT = 8; // tabs' runs
   const NAME = "speculative-decoding-runs.jsonl";
   const SHELF = "specplay"; // in the browser's store of answers, which only this page's address can read
+  const BUSY = "Something is running: wait for its end, or press Stop.";
   const MOST_BYTES = 20_000_000;
   let told = () => {};
+
+  // A tab keeps its own, under a name that a reload does not change.
+  function tab() {
+    sessionStorage.specplayTab ??= "/runs-" + Date.now() + "-" + Math.random();
+    return sessionStorage.specplayTab;
+  }
 
   // All that the page shows, baselines first.
   function text() {
@@ -29,6 +37,7 @@
 
   // What the program makes of runs that it is given, or of a recorded one: lines for the views.
   async function show(path, body, preset = null) {
+    if (isBusy()) return told(BUSY);
     let answer;
     try {
       answer = await post(path, body);
@@ -36,7 +45,9 @@
       return told("The program cannot be reached: start it again.");
     }
     if (!answer.ok) return told((await answer.json()).message);
-    const lines = (await answer.text()).split("\n").filter(Boolean);
+    const content = await answer.text();
+    if (isBusy()) return told(BUSY); // Run was pressed meanwhile
+    const lines = content.split("\n").filter(Boolean);
     const layout = JSON.parse(lines.shift().split("\t")[1]);
     showing();
     await applyPreset(preset || layout);
@@ -48,7 +59,7 @@
 
   async function open(file) {
     if (file.size > MOST_BYTES) return told("That file is longer than the page takes (" + MOST_BYTES / 1e6 + " MB).");
-    await show("show", await file.text());
+    await show("show", file);
   }
 
   const showRecorded = (name, preset) => show("recorded/" + encodeURIComponent(name), "", preset);
@@ -56,12 +67,15 @@
   // The last runs, so that a reload does not lose them.
   async function keep() {
     const content = text();
-    if (content && root.caches) await (await caches.open(SHELF)).put("/last", new Response(content));
+    if (!content || !root.caches) return;
+    const shelf = await caches.open(SHELF);
+    await shelf.put(tab(), new Response(content));
+    for (const old of (await shelf.keys()).slice(0, -MOST_KEPT)) await shelf.delete(old);
   }
 
   async function kept() {
     if (!root.caches) return "";
-    const found = await (await caches.open(SHELF)).match("/last");
+    const found = await (await caches.open(SHELF)).match(tab());
     return found ? found.text() : "";
   }
 

@@ -60,7 +60,7 @@
       if (tokens.length && tokens[0].node !== null) for (const token of tokens) remember(token, tokens);
       this.rounds.push({
         number: event.round, tokens, seconds: { propose: event.seconds }, rows: tokens.length + 1,
-        note: event.note ?? null,
+        note: event.note ?? null, judged: false,
       });
       return this.rounds.length - 1;
     }
@@ -92,6 +92,7 @@
       }
       round.tokens = kept;
       round.seconds = v.seconds;
+      round.judged = true;
       const changed = this._hold(v.held || 0);
       return Math.min(changed, this.rounds.length - 1);
     }
@@ -161,7 +162,7 @@
       const n = { accepted: 0, rejected: 0, corrected: 0, bonus: 0, plain: 0, unjudged: 0 };
       const judged = [];
       for (const round of this.rounds) {
-        if (round.tokens.every((t) => t.state !== "pending")) judged.push(round);
+        if (round.judged) judged.push(round);
         for (const token of round.tokens) if (token.state in n) n[token.state] += 1;
       }
       const emitted = n.accepted + n.corrected + n.bonus + n.plain;

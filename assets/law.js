@@ -12,7 +12,7 @@
     if (!view.law && draws) build(view);
     if (!view.law) return;
     view.law.hidden = !draws;
-    if (view.lawOf !== view.record) view.lawResult.replaceChildren();
+    view.lawResult.replaceChildren(...(view.record.law ? [view.record.law] : []));
   }
 
   function build(view) {
@@ -24,22 +24,23 @@
 
   async function test(view) {
     if (view.lawKey.dataset.running) return stop();
-    view.lawOf = view.record;
+    const result = view.record.law = make("div", "", null);
+    view.lawResult.replaceChildren(result);
     view.lawKey.dataset.running = "yes";
     view.lawKey.textContent = "Stop the test";
     view.onLaw = (line) => {
-      if (line.law) sameLaw(view.lawResult, line.law);
-      else say(view, line.message);
+      if (line.law) sameLaw(result, line.law);
+      else say(result, line.message);
     };
     const problem = await ask(view.name);
-    if (problem) say(view, problem);
+    if (problem) say(result, problem);
     delete view.lawKey.dataset.running;
     view.lawKey.textContent = "Is the distribution the same?";
   }
 
-  function say(view, message) {
-    view.lawResult.replaceChildren();
-    make("p", "sp-problem", view.lawResult, message).setAttribute("role", "alert");
+  function say(result, message) {
+    result.replaceChildren();
+    make("p", "sp-problem", result, message).setAttribute("role", "alert");
   }
 
   for (const event of ["specplay:ended", "specplay:shown", "specplay:layout"]) {

@@ -54,6 +54,7 @@
     const records = LETTERS.map((letter) => viewOf(letter).record);
     const pinned = new Set(LETTERS.filter((_, i) => order[i] !== null && layout.pinned.has(LETTERS[order[i]])));
     layout.pinned = pinned;
+    if (seen().every((letter) => pinned.has(letter))) pinned.delete(seen().pop()); // one is left to change
     LETTERS.forEach((letter, i) => {
       const view = viewOf(letter);
       if (order[i] === i) return;

@@ -9,7 +9,14 @@
   const { fields: FIELDS, letters: LETTERS, defaults: DEFAULTS } = shared;
   const COMMON = 3;
   const SAMPLING = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty"];
+  // What the fields take: beyond it an address is not believed.
+  const BOUNDS = {
+    k: [1, shared.mostK], temperature: [0, 2], top_k: [0, 1e6], top_p: [0.01, 1], min_p: [0, 1],
+    repetition_penalty: [0.01, 10], ngram_min: [1, 64], ngram_max: [1, 64], branch: [0, 16],
+  };
+  const WHOLE = new Set(["k", "top_k", "ngram_min", "ngram_max", "branch"]);
   const MOST_CHARACTERS = 100_000; // of a prompt
+  const MOST_ADDRESS = 30_000;
 
   const standard = (name) => (SAMPLING.includes(name) ? DEFAULTS.sampling[name] : DEFAULTS[name]);
 
@@ -51,7 +58,9 @@
     if (name === "draft") return typeof value === "string" ? value : undefined;
     if (name === "proposer") return value in shared.proposers ? value : usual;
     if (name === "verify") return ["token", "block"].includes(value) ? value : usual;
-    return typeof value === typeof usual && (typeof value !== "number" || Number.isFinite(value)) ? value : usual;
+    if (typeof value !== typeof usual || (typeof value === "number" && !Number.isFinite(value))) return usual;
+    const [low, high] = BOUNDS[name] || [];
+    return low === undefined ? value : Math.max(low, Math.min(high, WHOLE.has(name) ? Math.round(value) : value));
   }
 
   function formOf(settings) {
@@ -78,7 +87,11 @@
 
   const panelsOf = (preset) => (Array.isArray(preset.panels) ? preset.panels.slice(0, LETTERS.length) : []);
 
-  const addressOf = (preset) => "#" + encodeURIComponent(JSON.stringify(preset));
+  // The part of an address behind its "#". A prompt that is too long for one is left out.
+  function addressOf(preset) {
+    const all = "#" + encodeURIComponent(JSON.stringify(preset));
+    return all.length <= MOST_ADDRESS ? all : "#" + encodeURIComponent(JSON.stringify({ ...preset, prompt: undefined }));
+  }
 
   // The preset in an address; null when it has none, or one that nobody can read.
   function presetIn(hash) {

@@ -27,7 +27,13 @@
         this.offer(detail === "run" && this.auto.checked && !still.matches);
       });
       document.addEventListener("specplay:shown", () => this.offer(false));
-      document.addEventListener("specplay:layout", () => this.t === null && this.offer(false));
+      document.addEventListener("specplay:layout", () => {
+        const letters = seen().join("");
+        if (letters === this.letters) return; // another panel in sight, a pin
+        this.letters = letters;
+        this.leave();
+        this.offer(false);
+      });
     }
 
     build() {
@@ -151,7 +157,7 @@
 
     leave() {
       this.playing = false;
-      if (this.t !== null) for (const view of this.lanes()) view.seek(null);
+      if (this.t !== null) for (const view of allViews()) if (view.record.replayable) view.seek(null);
       this.t = null;
       this.box.hidden = true;
       this.sign();

@@ -42,6 +42,7 @@
     if (under) return;
     fields = all;
     const letters = seen().filter((letter) => !layout.pinned.has(letter));
+    if (!letters.length) return; // panels.js leaves one free
     const [prompt, max_tokens, seed] = all;
     const panels = {};
     clear(letters);
@@ -58,9 +59,11 @@
   async function askLaw(letter) {
     if (under) return "Something else is running: wait for it, or press Stop.";
     const { start } = viewOf(letter).record.fold;
-    const [prompt, max_tokens, seed] = asked.has(letter) ? JSON.parse(asked.get(letter))[0] : fields;
+    const { settings } = start;
+    const [prompt, max_tokens, seed] = asked.has(letter) ? JSON.parse(asked.get(letter))[0]
+      : [start.prompt ?? fields[0], settings.max_new_tokens, settings.seed];
     let problem = "";
-    const panels = { [letter]: asked.has(letter) ? JSON.parse(asked.get(letter))[1] : formOf(start.settings) };
+    const panels = { [letter]: asked.has(letter) ? JSON.parse(asked.get(letter))[1] : { ...formOf(start.settings), draft: start.settings.draft ?? null } };
     await ask("law", { prompt, max_tokens, seed, panels }, (text) => (problem = text));
     return problem;
   }
@@ -107,8 +110,11 @@
     told(all);
     mark();
     clearTimeout(timer);
-    timer = setTimeout(() => history.replaceState(null, "", addressOf(presetOf(fields, layout.count))), ADDRESS_AFTER_MS);
+    timer = setTimeout(() => history.replaceState(null, "", link()), ADDRESS_AFTER_MS);
   }
+
+  // The page's address with its settings as they are now.
+  const link = () => location.origin + location.pathname + location.search + addressOf(presetOf(fields, layout.count));
 
   function mark() {
     let common = false;
@@ -166,6 +172,6 @@
   });
 
   root.SpecPlay = Object.assign(root.SpecPlay, {
-    address, applyPreset, ask: askLaw, changed, give, loaded, moved, post, run, showing, stop,
+    address, applyPreset, ask: askLaw, isBusy: () => under !== null, link, changed, give, loaded, moved, post, run, showing, stop,
   });
 })(globalThis);

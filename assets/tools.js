@@ -25,8 +25,9 @@
     const list = make("div", "sp-menu-list", box);
     const item = (text, act) => button("sp-menu-item", list, text, "", act);
     item("Copy a link to these settings", async () => {
-      await root.SpecPlay.copyText(location.href);
-      said("The link is copied.");
+      const link = root.SpecPlay.link();
+      await root.SpecPlay.copyText(link);
+      said(link.includes("prompt") ? "The link is copied." : "The link is copied, without the prompt, which is too long for one.");
     });
     item("Save the runs", save);
     const choose = make("input", "sp-offscreen", list);

@@ -105,6 +105,7 @@ class Start:
     prompt_tokens: list[str]  # the text of each prompt token, joined they are prompt_text
     draft: str | None = None
     context: int | None = None  # the target's context limit in tokens
+    prompt: str | None = None  # as it was asked, before the chat template; None where a whole chat was
     costs: dict[str, Any] | None = None  # as `engines.cost.Costs.to_json`, where measured
     v: int = VERSION
 

@@ -38,6 +38,7 @@ class Round:
     seconds: dict[str, float] = field(default_factory=dict)
     rows: int = 1  # rows of the target pass: proposed + 1, whatever was cut afterwards
     note: str | None = None
+    judged: bool = False  # its verdict has come
 
     def count(self, *states: str) -> int:
         return sum(t.state in states for t in self.tokens)
@@ -119,7 +120,7 @@ class Fold:
         if v.extra is not None:
             kept.append(Token(v.extra.id, v.extra.text, v.extra.kind, v.round, v.accepted))
         round_.tokens = kept
-        round_.seconds = v.seconds
+        round_.seconds, round_.judged = v.seconds, True
         self.held = v.held
 
     def _finish(self, done: Done) -> None:
@@ -164,7 +165,7 @@ class Fold:
 
     def metrics(self) -> Metrics:
         n = {s: sum(r.count(s) for r in self.rounds) for s in (*self.EMITTED, "rejected", "unjudged")}
-        judged_rounds = [r for r in self.rounds if r.count("pending") == 0]
+        judged_rounds = [r for r in self.rounds if r.judged]
         emitted = sum(n[s] for s in self.EMITTED)
         proposed = n["accepted"] + n["rejected"] + n["unjudged"]
         seconds = {p: sum(r.seconds.get(p, 0.0) for r in judged_rounds) for p in PHASES}

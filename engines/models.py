@@ -233,12 +233,13 @@ class Models:
                 "playground": __version__,
                 "torch": torch.__version__,
                 "python": platform.python_version(),
-                "machine": f"{sys.platform} {platform.machine()}, {torch.get_num_threads()} threads",
+                "machine": f"{sys.platform} {platform.machine()}, {_threads()}",
             },
             prompt_ids=ids,
             prompt_text="".join(pieces),
             prompt_tokens=pieces,
             context=context,
+            prompt=prompt if isinstance(prompt, str) else None,
             costs=costs.to_json() if costs else None,
         )
         return Job(
@@ -324,6 +325,11 @@ def _warm_up(decoder: Any) -> None:
     for n in (8, 1, 5):
         session.forward([1] * min(n, session.capacity))
         session.rollback(0)
+
+
+def _threads() -> str:
+    count = torch.get_num_threads()
+    return f"{count} thread{'' if count == 1 else 's'}"
 
 
 def _piece_of(tokenizer: Any) -> Callable[[int], str]:

@@ -79,7 +79,8 @@ def of_lesson(name: str) -> list[list[Event]]:
 
 
 def _sentence(what: str) -> str:
-    return f"This is not a file of recorded runs that can be shown: {what}. Choose one that --trace or Export wrote."
+    advice = "Choose one that --trace or “Save the runs” wrote."
+    return f"This is not a file of recorded runs that can be shown: {what}. {advice}"
 
 
 def _numbered(lines: str | Iterable[str]) -> Iterator[tuple[int, str]]:

@@ -85,6 +85,7 @@ def start_of(settings: RunSettings, prompt: str) -> Start:
         [1, 2],
         prompt,
         [prompt, ""],
+        prompt=prompt,
     )
 
 

@@ -77,6 +77,18 @@ def test_a_pinned_panel_keeps_its_run(replay, visit):
     assert page.locator('.sp-view[data-view="A"] [data-tile="speedup"] .sp-value').inner_text() == speed
 
 
+def test_one_panel_is_always_left_to_run(replay, visit):
+    engine, address = replay(quick)
+    page = visit(address)
+    page.click("#sp-add")
+    press(page, "A", "Pin")
+    press(page, "B", "Pin")
+    press(page, "C", "Remove")
+    page.wait_for_timeout(400)
+    run_all(page, "B")
+    assert [r.settings.proposer for r in engine.runs] == ["none", "layer-skip"]
+
+
 def test_settings_live_in_the_address(replay, visit):
     engine, address = replay(quick)
     page = visit(address)
@@ -108,6 +120,7 @@ def test_settings_live_in_the_address(replay, visit):
 @pytest.mark.parametrize(
     "preset",
     ["#%%%", "#[]", "#3", "#" + json.dumps({"prompt": 3, "panels": 7}),
+     "#" + json.dumps({"panels": [{"proposer": "ngram", "k": -3.5, "sampling": {"temperature": 50}}]}),
      "#" + json.dumps({"panels": [None, {"k": "x"}]}),
      "#" + json.dumps({"panels": [{"proposer": "<img src=x onerror=alert(1)>", "verify": []}] * 9, "seed": -1})],
 )  # fmt: skip
@@ -145,6 +158,46 @@ def test_runs_are_saved_opened_and_brought_back(replay, visit, tmp_path):
         assert [tokens_of(other, v).inner_html() for v in "AB"] == before
         assert [other.locator(f'.sp-view[data-view="{v}"] .sp-verdict').inner_text() for v in "AB"] == words
     assert len(engine.runs) == 3  # nothing was computed again
+
+
+def test_an_opened_run_brings_its_prompt_and_can_be_tested(replay, visit, tmp_path):
+    engine, address = replay(quick)
+    page = visit(address)
+    page.locator("#sp-panel-A").get_by_label("number input for temperature").fill("0.8")
+    page.locator(".sp-prompt textarea").fill("the first prompt")
+    run_all(page, "B")
+    page.get_by_text("Share and keep").click()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save the runs").click()
+    path = tmp_path / "runs.jsonl"
+    saved.value.save_as(path)
+    page.locator(".sp-prompt textarea").fill("another one")
+    page.get_by_label("seed").fill("5")
+    page.locator('input[type="file"][accept*="jsonl"]').set_input_files(path)
+    page.wait_for_function("() => document.querySelector('.sp-prompt textarea').value === 'the first prompt'")
+    assert page.get_by_label("seed").input_value() == "0"
+    asked = []
+    page.route("**/specplay/law", lambda route: (asked.append(route.request.post_data_json), route.abort()))
+    page.watched.leave()  # it notes that the request was cut off
+    page.get_by_role("button", name="Is the distribution the same?").click()
+    page.wait_for_selector(".sp-problem")
+    assert asked[0]["prompt"] == "the first prompt" and asked[0]["panels"]["A"]["draft"] is None
+    assert set(asked[0]["panels"]["A"]) == set(page.evaluate("SpecPlay.shared.fields"))
+
+
+def test_nothing_is_opened_while_something_runs(replay, visit):
+    engine, address = replay(quick)
+    page = visit(address)
+    run_all(page, "B")
+    engine.script = lambda run: run.play([" other"] * 300, 100, "eos")
+    page.click("#sp-run")
+    wait_state(page, "baseline 1", "running")
+    page.get_by_text("Share and keep").click()
+    page.get_by_role("button", name="Bring back the last runs").click()
+    assert "Something is running" in page.locator(".sp-menu-said").inner_text()
+    page.click("#sp-stop")
+    page.locator("#sp-run:enabled").wait_for()
+    assert kept_text(page, "baseline 1").startswith(" other")
 
 
 def test_a_file_that_holds_something_else_is_a_sentence(replay, visit, tmp_path):

@@ -116,3 +116,12 @@ def test_the_text_can_be_copied_whole_in_the_midst_of_a_race(raced):
     )
     page.locator(f"{LEAD} .sp-copy").click()
     assert page.evaluate("window.copied") == ["".join(WORDS)]
+
+
+def test_a_panel_that_goes_leaves_the_race(raced):
+    page, _ = raced()
+    page.get_by_role("button", name="To the start").click()
+    assert "B " in page.locator(".sp-race-result").inner_text()
+    page.get_by_role("button", name="Remove panel B").click()
+    assert "B " not in page.locator(".sp-race-result").inner_text()
+    assert kept_text(page, "A") == "".join(WORDS)
