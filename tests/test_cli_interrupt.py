@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # A program whose models are tables; `reached` tells the test that the moment for Ctrl-C has come.
 PROLOGUE = """
-import runpy, sys, time
+import runpy, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
 import engines.models, engines.service
 from fakes import Scripted, TableSession, job
 
