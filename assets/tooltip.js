@@ -53,8 +53,10 @@
       });
       window.addEventListener("scroll", (event) => {
         if (!event.target.contains(container)) return; // another panel's text, as more of it comes
-        if (!this.byKey) this.hide();
-        else if (!this.box.hidden) this._place(this._node());
+        if (this.box.hidden) return;
+        const nodes = this._nodes();
+        if (this.byKey || nodes.some((node) => node.matches(":hover"))) this._place(nodes[0]);
+        else this.hide();
       }, { passive: true, capture: true });
     }
 
@@ -89,8 +91,8 @@
       this.show(node, true);
     }
 
-    _node() {
-      return [...this.container.querySelectorAll("[data-token]")].find((node) => node.spToken === this.token);
+    _nodes() {
+      return [...this.container.querySelectorAll("[data-token]")].filter((node) => node.spToken === this.token);
     }
 
     show(node, byKey = false) {

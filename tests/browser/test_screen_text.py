@@ -158,7 +158,7 @@ def test_u3_markup_in_messages_and_names_is_text(replay, visit):
 def test_u9_a_line_without_a_blank_wraps(replay, visit):
     text = "x" * 2000
     tokens = [text[i : i + 4] for i in range(0, 2000, 4)]
-    engine, address = replay(lambda run: run.play(tokens, 400, "eos"))
+    engine, address = replay(lambda run: run.play(tokens, 150, "eos"))
     page = visit(address, width=390, height=844)
     page.evaluate(
         """() => {

@@ -66,6 +66,7 @@ def saved(page, name: str) -> str:
     return Path(download.value.path()).read_text(encoding="utf-8")
 
 
+@pytest.mark.clock
 def test_from_a_file_to_an_export_on_the_real_model(product, visit, tmp_path):
     page = visit(product)
     tab = tab_of(page)
