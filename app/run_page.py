@@ -25,7 +25,8 @@ from .words import in_words, sampling_words
 # What the browser draws without falling behind is 20 Hz. Where it shares two cores with the engine, each frame is time
 # that all of the engine's threads wait for, and less often is better: the race shows it all again, and smoothly.
 FRAME_SECONDS = {1: 0.4, 2: 0.4, 3: 0.2, 4: 0.1}.get(os.cpu_count() or 1, 0.05)
-SETTLE_SECONDS = 0.2  # a browser on this machine draws what came before; it must not take time from what is measured
+FIRST_SECONDS = 0.1  # after which the first of a run is shown: who waits wants to see that something happens
+SETTLE_SECONDS = 0.1  # a browser on this machine draws what came before; it must not take time from what is measured
 WAIT_SECONDS = 0.25  # how long to wait for news before looking at the phase again
 FAULT = "Something went wrong in the program; its log says what. Press Run to try again."
 
@@ -200,7 +201,7 @@ class PageRun:
     def _follow(self, task: Task) -> Iterator[list[str]]:
         """Move the run's lines to its lane until it is over; the last of them are left for the caller to send."""
         run, lane = task.run, task.lane
-        sent_at = time.monotonic()
+        sent_at, pause = time.monotonic(), FIRST_SECONDS
         while True:
             lines = run.take(WAIT_SECONDS)
             lane.events(lines)
@@ -211,8 +212,9 @@ class PageRun:
                 lane.page(state="stopped", message="Stopped before it began.")
                 return
             yield from self._frame()
-            run.wait(max(0.0, sent_at + FRAME_SECONDS - time.monotonic()))  # the end is not kept waiting
+            run.wait(max(0.0, sent_at + pause - time.monotonic()))  # the end is not kept waiting
             sent_at = time.monotonic()
+            pause = FRAME_SECONDS if len(run.events) > 4 else FIRST_SECONDS
 
     def _waiting(self, run: Any, lane: Lane) -> bool:
         """Say what the run waits for, if it has not begun."""

@@ -52,7 +52,7 @@ def test_run_on_the_untouched_page_teaches(ready):
     assert seen(page, "B") >= {"pending", "accepted", "rejected", "corrected"}
     assert seen(page, "baseline 1") <= {"pending", "plain"}
     # Greedy: one text, whoever proposes; and looking things up in the prompt pays when the prompt is to be quoted.
-    page.locator('.sp-view[data-view="baseline 1"] summary').click()
+    page.locator('.sp-view[data-view="baseline 1"] summary.sp-head').click()
     text = kept_text(page, "A")
     assert "class Cart" in text
     for view in ("A", "B"):
@@ -67,33 +67,39 @@ def test_run_on_the_untouched_page_teaches(ready):
     assert "faster" in page.locator('.sp-view[data-view="A"] .sp-verdict').inner_text().lower()
 
 
-def test_the_first_coloured_token_comes_soon(ready):
-    """Within 3 s of pressing Run."""
+def test_the_first_tokens_come_soon(ready):
+    """Within 3 s of pressing Run; the first coloured one within 3 s of the end of the baseline, which goes first."""
     page, took = ready, []
     for _ in range(3):  # the best of three, others use this machine, too
         page.evaluate(
             """() => {
-              window.coloured = null;
+              Object.assign(window, {first: null, coloured: null, plain: null});
               const look = new MutationObserver(() => {
+                const now = performance.now();
                 const judged = ":is(.sp-accepted, .sp-rejected, .sp-corrected, .sp-bonus)";
+                if (document.querySelector(".sp-tokens .sp-t")) window.first ??= now;
+                if (document.querySelector('.sp-view[data-view="baseline 1"][data-state="done"]')) window.plain ??= now;
                 if (!document.querySelector(`.sp-tokens ${judged}`)) return;
-                window.coloured = performance.now();
+                window.coloured = now;
                 look.disconnect();
               });
               document.querySelector("#sp-run").addEventListener("click", () => {
                 for (const view of document.querySelectorAll(".sp-tokens")) view.replaceChildren();  // of before
+                for (const view of document.querySelectorAll(".sp-view")) view.dataset.state = "idle";
                 window.pressed = performance.now();
-                look.observe(document.body, {childList: true, subtree: true});
-              }, {once: true});
+                look.observe(document.body, {childList: true, subtree: true, attributes: true});
+              }, {once: true, capture: true});
             }"""
         )
         page.locator("#sp-run:enabled").click()
         page.wait_for_function("window.coloured !== null")
-        took.append(page.evaluate("window.coloured - window.pressed") / 1000)
+        took.append(page.evaluate("[first - pressed, coloured - plain, coloured - pressed].map((ms) => ms / 1000)"))
         wait_state(page, "B", "done", "error")
-        if took[-1] <= 3:
+        page.locator("#sp-run:enabled").wait_for()
+        if took[-1][0] <= 3 and took[-1][1] <= 3:
+            print("first token, first coloured after the baseline, after pressing Run:", took[-1])
             return
-    raise AssertionError(f"coloured {took} s after pressing Run")
+    raise AssertionError(f"first token, coloured after the baseline's end: {took} s")
 
 
 def test_stop_and_run_again(ready):
