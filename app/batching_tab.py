@@ -5,7 +5,6 @@ Gradio lays out the fields; what was found is drawn by assets/batching.js from t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +21,7 @@ from .batching_view import Drawn, told
 from .examples import EXAMPLES
 from .fields import whole
 from .roofline_form import build_calculator
+from .under_way import UnderWay
 from .words import PROPOSER_NAMES, by_label
 
 WHY = """<div class="sp-batch-why"><p>With one sequence, a pass spends its time on reading the model's weights, and
@@ -33,30 +33,9 @@ TAKE_SECONDS = 0.5
 _QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 
-class Works:
-    """Which measurement belongs to which browser tab; a tab has one at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._works: dict[str, Any] = {}
-
-    def begin(self, session: str, work: Any) -> None:
-        with self._lock:
-            before = self._works.get(session)
-            self._works[session] = work
-        if before is not None:
-            before.stop()
-
-    def stop(self, session: str) -> None:
-        with self._lock:
-            work = self._works.pop(session, None)
-        if work is not None:
-            work.stop()
-
-
 def build_batching_tab(engine: Any, target: str) -> None:
     """Lay the tab out, inside the gr.Tab that is open."""
-    works = Works()
+    works = UnderWay()
     gr.HTML(WHY, apply_default_css=False)
     with gr.Row(elem_classes=["sp-batch-fields"]):
         proposer = gr.Dropdown(
@@ -96,6 +75,7 @@ def build_batching_tab(engine: Any, target: str) -> None:
             yield [shown.end(work), shown.rate or gr.skip()]
         finally:  # also when the browser has gone
             work.stop()
+            works.end(session, work)
 
     def halt(request: gr.Request) -> None:
         works.stop(request.session_hash or "")

@@ -5,26 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import gradio as gr
+from .json_view import JsonView
 
 
-class Drawn(gr.HTML):
-    """What assets/batching.js draws from its value, a JSON string. `part` is measured or calculated."""
+class Drawn(JsonView):
+    """What assets/batching.js draws. `part` is measured or calculated."""
 
     def __init__(self, value: str, part: str, **more: Any) -> None:
-        super().__init__(
-            value=value,
-            html_template=f'<div class="sp-batch sp-batch-{part}" data-state="idle"></div>',
-            js_on_load=f'SpecPlay.mountBatching(element, props, watch, "{part}");',
-            apply_default_css=False,
-            **more,
-        )
-
-    def postprocess(self, value: str | None) -> str | None:
-        return value
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string"}
+        html = f'<div class="sp-batch sp-batch-{part}" data-state="idle"></div>'
+        super().__init__(html, f'SpecPlay.mountBatching(element, props, watch, "{part}");', value, **more)
 
 
 def told(**fields: Any) -> str:

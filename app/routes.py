@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -28,6 +27,7 @@ from .fields import panels_from
 from .law import PageLaw
 from .run_page import PageRun
 from .shown import shown
+from .under_way import UnderWay
 
 MOST_BYTES = 1_000_000  # of a request
 # A page of another origin cannot send it without asking first, and is then refused: it must not start runs here.
@@ -37,35 +37,9 @@ _threads = ThreadPoolExecutor(64, thread_name_prefix="frames")  # one for each p
 STREAM = {"content-encoding": "identity", "cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-class Runs:
-    """The runs under way, by the names that their pages gave them, so that a page can stop its own."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._runs: dict[str, Any] = {}
-
-    def add(self, name: str, run: Any) -> None:
-        with self._lock:
-            before = self._runs.get(name)
-            self._runs[name] = run
-        if before is not None:
-            before.stop()
-
-    def remove(self, name: str, run: Any) -> None:
-        with self._lock:
-            if self._runs.get(name) is run:
-                del self._runs[name]
-
-    def stop(self, name: str) -> None:
-        with self._lock:
-            run = self._runs.get(name)
-        if run is not None:
-            run.stop()
-
-
 def routes(engine: Any, target: str) -> list[Route]:
     """For `launch(app_kwargs={"routes": ...})`."""
-    runs = Runs()
+    runs = UnderWay()  # by the names that their pages gave them, so that a page can stop its own
 
     async def state(request: Request) -> Response:
         # Not before a browser asks: importing torch holds the interpreter, and the page would wait for it.
@@ -79,8 +53,8 @@ def routes(engine: Any, target: str) -> list[Route]:
         if not isinstance(prompt, str) or not isinstance(name, str) or not name:
             raise UserError("The page sent no prompt: reload it.")
         page_run = PageRun(engine, prompt, panels_from(target, asked))
-        runs.add(name, page_run)
-        return _stream(page_run.frames(), page_run.stop, lambda: runs.remove(name, page_run))
+        runs.begin(name, page_run)
+        return _stream(page_run.frames(), page_run.stop, lambda: runs.end(name, page_run))
 
     async def law(request: Request) -> Response:
         asked = await _json(request)
@@ -90,8 +64,8 @@ def routes(engine: Any, target: str) -> list[Route]:
             raise UserError("The page asked for no test: reload it.")
         [(letter, settings)] = panels.items()
         page_law = PageLaw(engine, prompt, letter, settings)
-        runs.add(name, page_law)
-        return _stream(page_law.frames(), page_law.stop, lambda: runs.remove(name, page_law))
+        runs.begin(name, page_law)
+        return _stream(page_law.frames(), page_law.stop, lambda: runs.end(name, page_law))
 
     async def show(request: Request) -> Response:
         content = await body(request, recorded.MAX_BYTES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from engines.errors import UserError
@@ -19,9 +19,9 @@ from engines.sweep_plan import AXES, MOST_POINTS, MOST_REPEATS, MOST_TOKENS, NUM
 from .examples import EXAMPLES
 from .fields import whole
 from .words import PROPOSER_NAMES, by_label
+from .work_run import WorkRun
 
 OWN_TEXT = "My text"
-WAIT_SECONDS = 0.5  # how long to wait for news before looking at the phase again
 BOUNDS = f"At most {MOST_POINTS} points, {MOST_REPEATS} repeats and {MOST_TOKENS} tokens a run."
 FIELDS = (
     "axis", "values", "proposers", "drafts", "proposer", "draft", "k", "temperature", "texts", "own_text",
@@ -97,8 +97,8 @@ def in_time(seconds: float) -> str:
     return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
 
 
-class SweepRun:
-    """A plan on its way through the engine. `frames` yields what the view is to show; any thread may `stop` it."""
+class SweepRun(WorkRun):
+    """A plan on its way through the engine."""
 
     def __init__(self, engine: Any, target: str, made: Plan) -> None:
         self.engine, self.plan = engine, made
@@ -109,37 +109,15 @@ class SweepRun:
         }  # fmt: skip
         self.begun: float | None = None
 
-    def stop(self) -> None:
-        self.work.stop()
-
-    def frames(self) -> Iterator[str]:
-        """A frame whenever something is new; the last one says how it ended."""
-        last = ""
-        try:
-            while True:
-                news = self.work.take(WAIT_SECONDS)
-                for item in news:
-                    self._take(item)
-                if self.work.over:
-                    break
-                if self.begun is None:
-                    self._wait()
-                frame = json.dumps(self.shown, ensure_ascii=False)
-                if frame != last:
-                    yield frame
-                last = frame
-        finally:  # also when the page is gone and the generator is closed
-            self.stop()
-        self._end()
-        yield json.dumps(self.shown, ensure_ascii=False)
-
     def _say(self, state: str, message: str) -> None:
         self.shown |= {"state": state, "message": message}
 
-    def _wait(self) -> None:
-        ahead, state = self.work.ahead, self.engine.state()
-        if self.work.phase == "queued" and ahead:
-            self._say("queued", f"Queued: {ahead} run{' is' if ahead == 1 else 's are'} ahead.")
+    def _tell(self) -> None:
+        if self.begun is not None:
+            return
+        state = self.engine.state()
+        if waits := self.queued():
+            self._say("queued", waits)
         elif state["phase"] != "ready":
             self._say("loading", state["message"])
         else:

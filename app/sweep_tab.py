@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,9 @@ from engines.sweep_plan import NUMBERS
 
 from .catalogue_choices import drafts_for
 from .examples import EXAMPLES
+from .json_view import JsonView
 from .sweep_run import BOUNDS, FIELDS, SweepRun, plan_from, refused, told
+from .under_way import UnderWay
 from .words import PROPOSER_NAMES
 
 AXIS_CHOICES = [
@@ -37,54 +38,9 @@ TITLE = f"""
 _QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 
-class SweepView(gr.HTML):
-    """Its value is what `SweepRun.frames` yields; assets/sweep.js draws it."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(
-            value="",
-            html_template='<div class="sp-sweep" data-state="idle"></div>',
-            js_on_load="SpecPlay.mountSweep(element, props, watch);",
-            apply_default_css=False,
-            **more,
-        )
-
-    def postprocess(self, value: str | None) -> str | None:
-        return value
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string"}
-
-
-class Sweeps:
-    """The sweep of each browser tab: it has one at a time, and a tab that goes stops its own."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: dict[str, SweepRun] = {}
-
-    def begin(self, session: str, run: SweepRun) -> None:
-        with self._lock:
-            before = self._running.get(session)
-            self._running[session] = run
-        if before is not None:
-            before.stop()
-
-    def end(self, session: str, run: SweepRun) -> None:
-        with self._lock:
-            if self._running.get(session) is run:
-                del self._running[session]
-
-    def stop(self, request: gr.Request) -> None:
-        with self._lock:
-            run = self._running.get(request.session_hash or "")
-        if run is not None:
-            run.stop()
-
-
 def build_sweep_tab(engine: Any, target: str) -> None:
     """Lay the tab out, inside the gr.Tab that is being built."""
-    sweeps = Sweeps()
+    sweeps = UnderWay()
     with gr.Column(elem_id="sp-sweep-tab"):
         gr.HTML(TITLE, apply_default_css=False)
         fields = _fields(target)
@@ -92,7 +48,7 @@ def build_sweep_tab(engine: Any, target: str) -> None:
             start = gr.Button("Start the sweep", variant="primary", elem_id="sp-sweep-start", scale=0, min_width=170)
             stop = gr.Button("Stop", interactive=False, elem_id="sp-sweep-stop", scale=0, min_width=90)
             plan_line = gr.HTML(_plan_line(target, [f.value for f in fields]), apply_default_css=False, scale=1)
-        view = SweepView()
+        view = JsonView('<div class="sp-sweep" data-state="idle"></div>', "SpecPlay.mountSweep(element, props, watch);")
 
     def press(request: gr.Request, *values: Any) -> Iterator[str]:
         try:
@@ -107,13 +63,16 @@ def build_sweep_tab(engine: Any, target: str) -> None:
         finally:
             sweeps.end(session, run)
 
+    def halt(request: gr.Request) -> None:
+        sweeps.stop(request.session_hash or "")
+
     gr.on([f.change for f in fields], lambda *v: _plan_line(target, v), fields, plan_line, queue=False, **_QUIET)
     start.click(lambda: _buttons(running=True), None, [start, stop], queue=False, **_QUIET)
     # The engine has its own queue; waiting in it must not keep others from asking.
     begun = start.click(press, fields, view, concurrency_limit=None, **_QUIET)
     begun.then(lambda: _buttons(running=False), None, [start, stop], queue=False, **_QUIET)
-    stop.click(sweeps.stop, None, None, queue=False, **_QUIET)
-    Context.root_block.unload(sweeps.stop)
+    stop.click(halt, None, None, queue=False, **_QUIET)
+    Context.root_block.unload(halt)
 
 
 def _fields(target: str) -> list[Any]:

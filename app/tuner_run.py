@@ -11,7 +11,6 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,16 +25,16 @@ from .sweep_run import in_time
 from .tuner_form import same_work
 from .tuner_words import Names, shown
 from .words import by_label
+from .work_run import WorkRun
 
-WAIT_SECONDS = 0.5  # how long to wait for news before the time that is left is told anew
 SO_FAR = 4  # settings that are named while it works
 DOWNLOADS = ("report.html", "report.json", "runs.csv")
 
 
-class TunerRun:
-    """`frames` yields what the view is to show; any thread may `stop` it. `files` are the report's, by their names,
+class TunerRun(WorkRun):
+    """A tuning on its way through the engine. `files` are the report's, by their names, once the last frame is there.
 
-    once the last frame is there. The order's `out` is the folder that they are written into.
+    The order's `out` is the folder that they are written into.
     """
 
     def __init__(self, engine: Any, order: Order) -> None:
@@ -47,31 +46,9 @@ class TunerRun:
         self._runs = 0
         self._phase: Phase | None = None
         self._at = 0.0  # when the phase was told
-        self._shown: dict[str, Any] = {
+        self.shown: dict[str, Any] = {
             "state": "queued", "message": "Starts now.", "fraction": None, "so_far": None, "notes": [], "report": None,
         }  # fmt: skip
-
-    def stop(self) -> None:
-        self.work.stop()
-
-    def frames(self) -> Iterator[str]:
-        """A frame whenever something is new; the last one says how it ended."""
-        last = ""
-        try:
-            while True:
-                for item in self.work.take(WAIT_SECONDS):
-                    self._take(item)
-                if self.work.over:
-                    break
-                self._tell()
-                frame = json.dumps(self._shown, ensure_ascii=False)
-                if frame != last:
-                    yield frame
-                last = frame
-        finally:  # also when the page is gone and the generator is closed
-            self.stop()
-        self._end()
-        yield json.dumps(self._shown, ensure_ascii=False)
 
     def _take(self, item: Any) -> None:
         if isinstance(item, Phase):
@@ -80,9 +57,9 @@ class TunerRun:
             self._runs += 1
         elif isinstance(item, Dropped):
             note = f"Given up: {self.names.of(item.name)}: {self.names.within(item.why).rstrip('.')}."
-            self._shown["notes"] = [*self._shown["notes"], note]
+            self.shown["notes"] = [*self.shown["notes"], note]
         elif isinstance(item, Calibrated):
-            self._shown["notes"] = [*self._shown["notes"], _calibrated(item.fresh)]
+            self.shown["notes"] = [*self.shown["notes"], _calibrated(item.fresh)]
         elif isinstance(item, Predicted):
             found = [(p.candidate, p.speedup) for p in item.predictions]
             self._so_far("Predicted best, not confirmed yet", found)
@@ -93,14 +70,14 @@ class TunerRun:
 
     def _so_far(self, title: str, found: list[Any]) -> None:
         rows = [{"name": self.names.of(c.name), "said": spoken(i)} for c, i in found[:SO_FAR]]
-        self._shown["so_far"] = {"title": title, "rows": rows} if rows else None
+        self.shown["so_far"] = {"title": title, "rows": rows} if rows else None
 
     def _tell(self) -> None:
-        phase, ahead = self._phase, self.work.ahead
+        phase = self._phase
         if self.work.stopped:
             self._say("stopping", "Stops after this round of this run; what was measured is kept.")
-        elif self.work.phase == "queued" and ahead:
-            self._say("queued", f"Queued: {ahead} run{' is' if ahead == 1 else 's are'} ahead.")
+        elif waits := self.queued():
+            self._say("queued", waits)
         elif phase is None or phase.name == "loading":
             self._say("loading", str(self.engine.state()["message"]))
         else:
@@ -110,7 +87,7 @@ class TunerRun:
             self._say("running", self.names.within(phase.message) + runs + time_left, 1 - left / self.order.budget)
 
     def _say(self, state: str, message: str, fraction: float | None = None) -> None:
-        self._shown |= {
+        self.shown |= {
             "state": state, "message": message, "fraction": None if fraction is None else round(min(1.0, fraction), 3),
         }  # fmt: skip
 
@@ -121,7 +98,7 @@ class TunerRun:
         if self.report is None:
             self._say("stopped", "Stopped before anything was measured.")
             return
-        self._shown |= {"report": shown(self.report, self.order.base, self.names), "so_far": None}
+        self.shown |= {"report": shown(self.report, self.order.base, self.names), "so_far": None}
         took, runs = in_time(self.report["seconds"]), len(self.report["runs"])
         if self.report["ended"] == "stopped":
             said = f"Stopped after {runs} runs, {took} of measuring: what is known till then. Tune goes on from here."
@@ -131,7 +108,7 @@ class TunerRun:
         try:
             written = write(self.report, self.order.out)
         except UserError as error:
-            self._shown["notes"] = [*self._shown["notes"], f"The report's files could not be written: {error}"]
+            self.shown["notes"] = [*self.shown["notes"], f"The report's files could not be written: {error}"]
             return
         self.files = {path.name: path for path in written if path.name in DOWNLOADS}
 

@@ -20,6 +20,7 @@ from engines.tune.candidates import OFFERED
 from engines.tune.workloads import kinds
 
 from .catalogue_choices import drafts_for
+from .json_view import JsonView
 from .tuner_form import (
     BUILT_IN,
     FIELDS,
@@ -61,25 +62,6 @@ SAVE = {"report.html": "The report (HTML)", "report.json": "Everything (JSON)", 
 _QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 
 
-class TunerView(gr.HTML):
-    """Its value is what `TunerRun.frames` yields; assets/tuner.js draws it."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(
-            value="",
-            html_template='<div class="sp-tuner" data-state="idle"></div>',
-            js_on_load="SpecPlay.mountTuner(element, props, watch);",
-            apply_default_css=False,
-            **more,
-        )
-
-    def postprocess(self, value: str | None) -> str | None:
-        return value
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string"}
-
-
 def build_tuner_tab(engine: Any, target: str) -> None:
     """Lay the tab out, inside the gr.Tab that is being built."""
     seats = Seats(Path(get_upload_folder()))  # from there gradio serves a file as it is, without keeping a copy
@@ -91,7 +73,7 @@ def build_tuner_tab(engine: Any, target: str) -> None:
             start = gr.Button("Tune", variant="primary", elem_id="sp-tuner-start", scale=0, min_width=170)
             stop = gr.Button("Stop", interactive=False, elem_id="sp-tuner-stop", scale=0, min_width=90)
             rest_line.render()
-        view = TunerView()
+        view = JsonView('<div class="sp-tuner" data-state="idle"></div>', "SpecPlay.mountTuner(element, props, watch);")
         with gr.Row(elem_classes=["sp-tuner-save"]):
             saves = [gr.DownloadButton(SAVE[name], visible=False, size="sm", min_width=150) for name in DOWNLOADS]
 
