@@ -15,27 +15,20 @@ from .lesson_figures import Figures, of_runs
 from .lessons import LESSONS, Lesson
 
 
-class Lessons(gr.HTML):
-    """All that the script needs travels with the page: the words are few, and the runs are asked for later."""
-
-    def __init__(self, lessons: list[dict[str, Any]], **more: Any) -> None:
-        super().__init__(
-            value="",
-            html_template='<div class="sp-lessons"></div>',
-            js_on_load="SpecPlay.mountLessons(element, props.lessons);",
-            apply_default_css=False,
-            lessons=lessons,
-            elem_classes=["sp-lessons-block"],
-            **more,
-        )
-
-    def api_info(self) -> dict[str, Any]:
-        return {"type": "string"}
+def build_lessons() -> gr.HTML:
+    """Lay the section out, inside the page's `gr.Blocks`. Its script asks for `lessons` when it is opened first."""
+    return gr.HTML(
+        html_template='<div class="sp-lessons"></div>',
+        js_on_load="SpecPlay.mountLessons(element);",
+        apply_default_css=False,
+        elem_classes=["sp-lessons-block"],
+    )
 
 
-def build_lessons() -> Lessons:
-    """Lay the section out, inside the page's `gr.Blocks`."""
-    return Lessons([told(lesson) for lesson in LESSONS])
+@cache
+def lessons() -> list[dict[str, Any]]:
+    """All stops. The figures in their words come from the recorded runs, which take a moment to read."""
+    return [told(lesson) for lesson in LESSONS]
 
 
 @cache

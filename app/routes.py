@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -25,6 +26,7 @@ from engines.settings import RunSettings
 
 from .fields import panels_from
 from .law import PageLaw
+from .lessons_view import lessons
 from .run_page import PageRun
 from .shown import shown
 from .under_way import UnderWay
@@ -42,10 +44,11 @@ def routes(engine: Any, target: str) -> list[Route]:
     runs = UnderWay()  # by the names that their pages gave them, so that a page can stop its own
 
     async def state(request: Request) -> Response:
-        # Not before a browser asks: importing torch holds the interpreter, and the page would wait for it.
-        if engine.state()["phase"] == "idle":
-            engine.preload(RunSettings(target=target))
-        return JSONResponse({**engine.state(), "target": target, "program": str(id(engine))})
+        # Not before a browser asks, nor before it is answered: importing torch holds the interpreter, and the page
+        # would wait for it.
+        now = engine.state()
+        preload = BackgroundTask(engine.preload, RunSettings(target=target)) if now["phase"] == "idle" else None
+        return JSONResponse({**now, "target": target, "program": str(id(engine))}, background=preload)
 
     async def run(request: Request) -> Response:
         asked = await _json(request)
@@ -75,6 +78,9 @@ def routes(engine: Any, target: str) -> list[Route]:
             raise UserError("That is not a file of runs: it is not UTF-8 text.") from None
         return await _told(lambda: recorded.split(text))
 
+    async def stops(request: Request) -> Response:
+        return JSONResponse(await asyncio.get_running_loop().run_in_executor(_threads, lessons))
+
     async def record(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in PRESETS:  # never a path
@@ -101,6 +107,7 @@ def routes(engine: Any, target: str) -> list[Route]:
         Route("/specplay/run", guarded(run), methods=["POST"]),
         Route("/specplay/law", guarded(law), methods=["POST"]),
         Route("/specplay/show", guarded(show), methods=["POST"]),
+        Route("/specplay/lessons", stops),
         Route("/specplay/recorded/{name}", guarded(record), methods=["POST"]),
         Route("/specplay/stop", guarded(stop), methods=["POST"]),
         Route("/plotly.min.js", plotly_library),

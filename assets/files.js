@@ -10,6 +10,7 @@
   const BUSY = "Something is running: wait for its end, or press Stop.";
   const MOST_BYTES = 20_000_000;
   let told = () => {};
+  let asked = 0; // runs to show, so far: of several under way the last counts
 
   // A tab keeps its own, under a name that a reload does not change.
   function tab() {
@@ -38,6 +39,7 @@
   // What the program makes of runs that it is given, or of a recorded one: lines for the views.
   async function show(path, body, preset = null) {
     if (isBusy()) return told(BUSY);
+    const mine = ++asked;
     let answer;
     try {
       answer = await post(path, body);
@@ -46,11 +48,13 @@
     }
     if (!answer.ok) return told((await answer.json()).message);
     const content = await answer.text();
+    if (mine !== asked) return; // another one is wanted by now
     if (isBusy()) return told(BUSY); // Run was pressed meanwhile
     const lines = content.split("\n").filter(Boolean);
     const layout = JSON.parse(lines.shift().split("\t")[1]);
     showing();
     await applyPreset(preset || layout);
+    if (mine !== asked) return;
     for (const view of allViews()) view.adopt(new Record());
     for (const line of lines) give(line);
     document.dispatchEvent(new CustomEvent("specplay:shown"));
@@ -85,9 +89,24 @@
     await show("show", content);
   }
 
+  // All that is on the page, for a while: {preset, runs}; and back.
+  const setAside = () => ({ preset: root.SpecPlay.preset(), runs: text() });
+
+  async function takeBack({ preset, runs }) {
+    if (isBusy()) return told(BUSY);
+    if (runs) return show("show", runs, preset);
+    asked++;
+    showing();
+    await applyPreset(preset);
+    for (const view of allViews()) view.adopt(new Record());
+    document.dispatchEvent(new CustomEvent("specplay:shown"));
+  }
+
   document.addEventListener("specplay:ended", () => keep().catch(() => {})); // a full disk, a private window
 
   const tell = (function_) => (told = function_);
 
-  root.SpecPlay = Object.assign(root.SpecPlay, { bringBack, keepsRuns: kept, open, save, showRecorded, tellFiles: tell });
+  root.SpecPlay = Object.assign(root.SpecPlay, {
+    bringBack, keepsRuns: kept, open, save, setAside, showRecorded, takeBack, tellFiles: tell,
+  });
 })(globalThis);

@@ -6,9 +6,13 @@
   let count = 0; // of mounted sections, for ids
 
   class Lessons {
-    constructor(element, lessons) {
-      this.lessons = lessons;
+    // `ask` gives the promise of the stops, which are asked for once, when they are wanted.
+    constructor(element, ask) {
+      this.ask = ask;
+      this.lessons = null;
       this.at = -1;
+      this.own = null; // what the page held before a stop showed its runs
+      this.left = ""; // its settings when the section was closed last
       this.id = "sp-lesson-" + ++count;
       const box = element.querySelector(".sp-lessons");
       this.door = button("sp-lessons-door", box, "Lessons", "", () => this.open(this.body.hidden));
@@ -17,15 +21,22 @@
       this.body = make("section", "sp-lessons-body", box);
       this.body.id = this.id;
       this.body.setAttribute("aria-label", "Lessons");
-      this.list(make("nav", "sp-stops", this.body));
+      this.nav = make("nav", "sp-stops", this.body);
       this.stop(make("div", "sp-stop", this.body));
       this.open(false);
       document.addEventListener("specplay:begun", () => this.busy(true));
       document.addEventListener("specplay:ended", () => this.busy(false));
-      root.SpecPlay.openLesson = (name) => {
-        const index = lessons.findIndex((lesson) => lesson.name === name);
-        if (index >= 0) this.open(true, index);
-      };
+      root.SpecPlay.openLesson = (name) => this.open(true, name);
+    }
+
+    // Raises an Error with a sentence when they cannot be had.
+    async load() {
+      if (this.lessons) return;
+      this.title.textContent = "Reading the lessons \u2026";
+      const lessons = await this.ask();
+      if (this.lessons) return; // pressed twice
+      this.lessons = lessons;
+      this.list(this.nav);
     }
 
     list(nav) {
@@ -57,18 +68,44 @@
       const ways = make("div", "sp-lesson-ways", box);
       this.before = button("sp-button", ways, "\u2190 Previous", "", () => this.show(this.at - 1));
       this.after = button("sp-button", ways, "Next \u2192", "", () => this.show(this.at + 1));
+      this.back = button("sp-button", ways, "Back to my own", "", () => this.giveBack());
+      this.back.title = "The prompt, settings and runs that the page held before the lessons";
+      this.back.hidden = true;
       this.where = make("span", "sp-where", ways);
       this.where.setAttribute("role", "status");
     }
 
-    open(open, index) {
+    async open(open, name) {
+      const closed = this.body.hidden;
       this.body.hidden = !open;
       this.door.setAttribute("aria-expanded", String(open));
-      if (open && (index !== undefined || this.at < 0)) this.show(index === undefined ? 0 : index);
+      if (!open) {
+        this.left = this.own ? settings() : "";
+        return;
+      }
+      try {
+        await this.load();
+      } catch (error) {
+        this.title.textContent = error.message;
+        return;
+      }
+      // Whoever closed the section and went on to something else has that as their own now.
+      if (closed && this.own && this.left !== settings()) this.own = null;
+      const index = this.lessons.findIndex((lesson) => lesson.name === name);
+      if (index >= 0 || this.at < 0) this.show(Math.max(0, index));
+    }
+
+    giveBack() {
+      const own = this.own;
+      this.own = null;
+      this.back.hidden = true;
+      this.open(false);
+      this.door.focus();
+      return root.SpecPlay.takeBack(own);
     }
 
     show(index) {
-      if (index < 0 || index >= this.lessons.length) return;
+      if (!this.lessons || index < 0 || index >= this.lessons.length) return;
       const lesson = this.lessons[(this.at = index)];
       this.stops.forEach((stop, i) => {
         if (i === index) stop.setAttribute("aria-current", "step");
@@ -102,6 +139,7 @@
 
     async recorded(preset) {
       this.choose(preset);
+      this.setAside();
       await root.SpecPlay.showRecorded(preset.recorded, preset);
     }
 
@@ -111,7 +149,13 @@
       if (shows.length > 1) this.choices.forEach((choice, i) => choice.setAttribute("aria-pressed", String(shows[i] === preset)));
     }
 
+    setAside() {
+      this.own ??= root.SpecPlay.setAside();
+      this.back.hidden = false;
+    }
+
     async run() {
+      this.setAside();
       await root.SpecPlay.applyPreset(this.shown);
       document.querySelector("#sp-run").click();
       toPanels();
@@ -119,6 +163,7 @@
 
     busy(on) {
       this.running = Boolean(on);
+      this.back.disabled = this.running;
       if (this.live) for (const key of [...this.choices, this.live]) key.disabled = this.running;
     }
   }
@@ -130,8 +175,21 @@
     if (panels) panels.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
   }
 
+  const settings = () => JSON.stringify(root.SpecPlay.preset());
+
+  async function fromProgram() {
+    let answer;
+    try {
+      answer = await fetch(root.SpecPlay.address("lessons"));
+    } catch (error) {
+      throw new Error("The program cannot be reached: start it again.");
+    }
+    if (!answer.ok) throw new Error("The program cannot read its lessons: its folder assets/ is not whole.");
+    return answer.json();
+  }
+
   // Called by the component's js_on_load.
-  const mountLessons = (element, lessons) => new Lessons(element, lessons);
+  const mountLessons = (element, ask = fromProgram) => new Lessons(element, ask);
 
   root.SpecPlay = Object.assign(root.SpecPlay, { mountLessons });
 })(globalThis);

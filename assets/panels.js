@@ -10,7 +10,7 @@
   const SETTLED_MS = 150; // gradio takes new values over in its own time, and does not say when
   const layout = { count: 2, pinned: new Set(), narrow: "A" };
   const heads = new Map(); // letter -> {chip, pin, ...}
-  let pending = null;
+  let pending = []; // {transform, resolve}: what gradio was asked to set, and has not yet
   let last = null; // the fields as they were told last
 
   const place = (letter) => LETTERS.indexOf(letter);
@@ -19,19 +19,19 @@
   // Let gradio put into its fields what `transform` makes of them: a promise that is kept when they are there.
   function setFields(transform) {
     return new Promise((resolve) => {
-      pending = { transform, resolve };
+      pending.push({ transform, resolve });
       document.querySelector("#sp-set").click();
     });
   }
 
   // What gradio's button asks for.
   function fieldsToSet(all) {
-    if (!pending) return all;
-    const { transform, resolve } = pending;
-    pending = null;
-    const out = transform(all);
+    const asked = pending;
+    pending = [];
+    if (!asked.length) return all;
+    const out = asked.reduce((before, { transform }) => transform(before), all);
     told(out);
-    setTimeout(resolve, SETTLED_MS);
+    setTimeout(() => asked.forEach(({ resolve }) => resolve()), SETTLED_MS);
     return out;
   }
 

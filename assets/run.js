@@ -113,8 +113,10 @@
     timer = setTimeout(() => history.replaceState(null, "", link()), ADDRESS_AFTER_MS);
   }
 
+  const preset = () => presetOf(fields, layout.count);
+
   // The page's address with its settings as they are now.
-  const link = () => location.origin + location.pathname + location.search + addressOf(presetOf(fields, layout.count));
+  const link = () => location.origin + location.pathname + location.search + addressOf(preset());
 
   function mark() {
     let common = false;
@@ -137,10 +139,10 @@
   }
 
   // A promise that is kept when the fields hold the preset.
-  function applyPreset(preset) {
-    const panels = panelsOf(preset).length;
+  function applyPreset(given) {
+    const panels = panelsOf(given).length;
     if (panels) setCount(panels);
-    return setFields((all) => fieldsOf(preset, all));
+    return setFields((all) => fieldsOf(given, all));
   }
 
   // Other runs are going to be shown than those that were asked for here.
@@ -155,13 +157,13 @@
     fields = all;
     told(all);
     document.querySelector("#sp-stop").disabled = true;
-    const preset = presetIn(location.hash);
-    if (preset) applyPreset(preset);
+    const given = presetIn(location.hash);
+    if (given) applyPreset(given);
   }
 
   window.addEventListener("hashchange", () => {
-    const preset = presetIn(location.hash);
-    if (preset) applyPreset(preset);
+    const given = presetIn(location.hash);
+    if (given) applyPreset(given);
   });
 
   document.addEventListener("keydown", (event) => {
@@ -172,6 +174,7 @@
   });
 
   root.SpecPlay = Object.assign(root.SpecPlay, {
-    address, applyPreset, ask: askLaw, isBusy: () => under !== null, link, changed, give, loaded, moved, post, run, showing, stop,
+    address, applyPreset, ask: askLaw, isBusy: () => under !== null, link, changed, give, loaded, moved, post, preset, run,
+    showing, stop,
   });
 })(globalThis);

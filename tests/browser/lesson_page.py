@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 
-from app.lessons import LESSONS
-from app.lessons_view import told
+from app.lessons_view import lessons
 from app.scripts import ASSETS
 
 SHEETS = ("tokens.css", "page.css", "panels.css", "lessons.css")
@@ -14,6 +13,8 @@ SCRIPTS = ("fold.js", "dom.js", "same_law.js", "residual.js", "formula.js", "les
 STAND_INS = """
   globalThis.asked = [];
   SpecPlay.applyPreset = async (preset) => { asked.push(["preset", preset.prompt, preset.panels.length]); };
+  SpecPlay.preset = () => ({});
+  SpecPlay.setAside = () => ({});
   SpecPlay.showRecorded = async (name, { prompt, panels }) => {
     asked.push(["recorded", name, prompt, panels.length]);
   };
@@ -44,8 +45,8 @@ def alone(browser):
         for name in SCRIPTS:
             page.add_script_tag(path=str(ASSETS / name))
         page.evaluate(STAND_INS)
-        lessons = json.loads(json.dumps([told(lesson) for lesson in LESSONS]))
-        page.evaluate("(lessons) => { SpecPlay.mountLessons(document.querySelector('#here'), lessons); }", lessons)
+        told = json.loads(json.dumps(lessons()))
+        page.evaluate("(told) => { SpecPlay.mountLessons(document.querySelector('#here'), async () => told); }", told)
         return page
 
     yield build

@@ -191,6 +191,37 @@ def test_on_the_page_run_it_live_runs_the_preset(replay, visit):
         assert {run.prompt for run in engine.runs[before:]} == {PRESETS[name].prompt}
 
 
+def test_on_the_page_ones_own_comes_back(replay, visit):
+    """Prompt, settings, panels and runs that a lesson took the place of."""
+    _, address = replay(quick)
+    page = visit(address)
+    page.locator(".sp-prompt textarea").fill("My own words.")
+    page.click("#sp-run")
+    assert wait_state(page, "B", "done") == "done"
+    before = page.evaluate("JSON.stringify(SpecPlay.preset())")
+    text = kept_text(page, "A")
+    back = page.get_by_role("button", name="Back to my own")
+    assert back.count() == 0
+    opened(page, "long-k")
+    opened(page, "quoting")
+    wait_text(page, "A", of_lesson("quoting")[-2][-1].text)
+    back.click()
+    wait_text(page, "A", text)
+    assert page.evaluate("JSON.stringify(SpecPlay.preset())") == before
+    assert page.locator(".sp-lessons-body").is_hidden()
+    # A prompt typed after the section was closed is one's own from then on.
+    opened(page, "quoting")
+    wait_text(page, "A", of_lesson("quoting")[-2][-1].text)
+    door = page.get_by_role("button", name="Lessons", exact=True)
+    door.click()
+    page.locator(".sp-prompt textarea").fill("Newer words.")
+    page.wait_for_function("SpecPlay.preset().prompt === 'Newer words.'")
+    door.click()
+    page.get_by_role("button", name="← Previous").click()
+    back.click()
+    page.wait_for_function("SpecPlay.preset().prompt === 'Newer words.'")
+
+
 @pytest.mark.parametrize("width", [390, 1024])
 def test_on_the_page_it_fits(replay, visit, width):
     _, address = replay(quick)

@@ -138,12 +138,15 @@ def free_port() -> int:
 
 
 def test_the_page_is_usable_soon(browser, model_folder):
-    """Within 3 s of what importing gradio alone takes: torch and the model load behind it."""
-    behind = []
-    for _ in range(3):  # the best of three: others use this machine, too
+    """Within 3 s of what importing gradio alone takes: torch and the model load behind it.
+
+    A machine on which that import takes more than 5 s is a slow one, or a busy one, and gets time in proportion.
+    """
+    alone, usable = [], []
+    for _ in range(4):  # the best of each: others use this machine, too
         begin = time.monotonic()
         subprocess.run([sys.executable, "-c", "import gradio"], cwd=ROOT, check=True)
-        alone = time.monotonic() - begin
+        alone.append(time.monotonic() - begin)
         port = free_port()
         page = browser.new_page()
         begin = time.monotonic()
@@ -161,11 +164,11 @@ def test_the_page_is_usable_soon(browser, model_folder):
             page.locator("#sp-run:enabled").wait_for()
             page.get_by_role("button", name="Prose").click()
             page.wait_for_function("document.querySelector('.sp-prompt textarea').value.includes('lighthouse')")
-            behind.append(time.monotonic() - begin - alone)
+            usable.append(time.monotonic() - begin)
         finally:
             page.close()
             process.terminate()
             process.wait(20)
-        if behind[-1] <= 3:
+        if min(usable) - min(alone) <= max(3, 0.6 * min(alone)):
             return
-    raise AssertionError(f"usable {behind} s after what importing gradio takes")
+    raise AssertionError(f"usable after {usable} s, of which importing gradio takes {alone} s")
