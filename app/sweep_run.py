@@ -149,7 +149,8 @@ class SweepRun(WorkRun):
             took = "" if self.begun is None else f" in {in_time(time.monotonic() - self.begun)}"
             self._say("done", f"{done} runs{took}.")
         else:
-            self._say("stopped", f"Stopped after {done} of {runs} runs: what was measured till then stays.")
+            kept = "what was measured till then stays" if done else "nothing is measured yet"
+            self._say("stopped", f"Stopped after {done} of {runs} runs: {kept}.")
 
 
 def refused(error: UserError) -> str:

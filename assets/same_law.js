@@ -3,7 +3,7 @@
   "use strict";
 
   const { make } = root.SpecPlay;
-  const VERDICTS = { same: "No difference found", unclear: "Not clear", differs: "A difference was found", nothing: "Nothing to say" };
+  const VERDICTS = { same: "No difference found", unclear: "Not clear", differs: "A difference was found", nothing: "Too little to say" };
   const SPACES = { " ": "\u2423", "\n": "\u21b5", "\t": "\u21e5" };
 
   const visible = (text) => (text === null ? "all others" : text.replace(/^[ \n\t]|[ \n\t]$/g, (c) => SPACES[c]) || "\u2205");

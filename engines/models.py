@@ -262,7 +262,7 @@ class Models:
         if settings.proposer == "none":
             return None, NoProposer()
         if settings.proposer == "ngram":
-            return None, NgramProposer(settings.ngram_min, settings.ngram_max)
+            return None, NgramProposer(settings.ngram_min, settings.ngram_max, target.tokenizer.marks)
         if settings.proposer == "layer-skip":
             return None, LayerSkipProposer(session, self._skip(settings, target), own)
         trees = session.trees
@@ -270,7 +270,8 @@ class Models:
             head = self.trained(settings, target, "eagle", say)
             return head, EagleProposer(head.head, session, own, settings.branch if trees else 1)
         if settings.proposer == "suffix":
-            return None, SuffixProposer(settings.branch, target.memory if settings.remember else None, trees)
+            memory = target.memory if settings.remember else None
+            return None, SuffixProposer(settings.branch, memory, trees, target.tokenizer.marks)
         if settings.proposer == "recycle":
             return None, RecycleProposer(settings.branch or 4, heads.recycling(target.name), trees)
         if settings.proposer == "auto":
@@ -294,7 +295,7 @@ class Models:
         free = cost.Costs(target.verify, 0.0, target.pass_seconds)
         memory = target.memory if settings.remember else None
         members = [
-            Member(SuffixProposer(settings.branch, memory, session.trees), free, free=True),
+            Member(SuffixProposer(settings.branch, memory, session.trees, target.tokenizer.marks), free, free=True),
             Member(RecycleProposer(settings.branch or 4, heads.recycling(target.name), session.trees), free, free=True),
         ]
         head = None

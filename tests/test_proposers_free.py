@@ -29,6 +29,20 @@ def ask(proposer, ids, k=4, go_on=yes):
     return proposer.propose(ids, k, go_on, None)
 
 
+# -- what a model reads but never writes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [NgramProposer, SuffixProposer])
+def test_a_chat_templates_marks_are_never_proposed(make):
+    """A copy ends before one, and a place that one follows is none to copy from."""
+    mark, text = 99, [5, 6, 7, 8, 99, 1, 2, 5, 6, 99, 3, 5, 6]
+    assert ask(make(), text, k=6).ids[0] == mark  # the most recent place, or one of two
+    assert ask(make(marks={mark}), text, k=6).ids == [7, 8]
+    assert ask(make(marks={mark}), [5, 6, 99, 5, 6], k=6).ids == []
+    branching = SuffixProposer(branch=4, marks={mark})
+    assert mark not in ask(branching, text, k=8).ids and ask(branching, text, k=8).ids
+
+
 # -- growing --------------------------------------------------------------------------------------------------
 
 

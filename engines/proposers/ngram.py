@@ -6,7 +6,7 @@ wherever the output quotes its prompt or repeats itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from .base import Proposal
 
@@ -18,12 +18,14 @@ class NgramProposer:
     than k is continued at that period rather than cut off. The confidence of a copied token rests on how much agreed
     before it: after m matching tokens, those of the copy included, it is m / (m + 1), the rule of succession's guess;
     adaptive drafting counts what such a guess was worth in this run.
+
+    `marks` are ids that the target reads but never writes, such as a chat template's: no copy goes on into one.
     """
 
     name = "ngram"
 
-    def __init__(self, shortest: int = 1, longest: int = 4) -> None:
-        self.shortest, self.longest = shortest, longest
+    def __init__(self, shortest: int = 1, longest: int = 4, marks: Set[int] = frozenset()) -> None:
+        self.shortest, self.longest, self.marks = shortest, longest, marks
         # by size: n-gram -> position after its latest occurrence that something follows
         self._after: dict[int, dict[tuple[int, ...], int]] = {}
         self._indexed = 0
@@ -36,6 +38,8 @@ class NgramProposer:
     def _index(self, ids: Sequence[int]) -> None:
         """Take in every n-gram that has a successor in `ids`; only what is new since the last call."""
         for end in range(self._indexed + 1, len(ids)):
+            if ids[end] in self.marks:
+                continue
             for n, after in self._after.items():
                 if n <= end:
                     after[tuple(ids[end - n : end])] = end
@@ -54,9 +58,10 @@ class NgramProposer:
         while len(out.ids) < k:
             at, matched = after + len(out.ids), n + len(out.ids)
             confidence = matched / (matched + 1)
-            if not go_on(out.confidence, confidence):
+            token = ids[at] if at < len(ids) else out.ids[at - len(ids)]
+            if token in self.marks or not go_on(out.confidence, confidence):
                 break
-            out.ids.append(ids[at] if at < len(ids) else out.ids[at - len(ids)])
+            out.ids.append(token)
             out.sources.append((after - n, at + 1))
             out.confidence.append(confidence)
         return out

@@ -9,7 +9,7 @@ at each step are those of a suffix tree's node.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from .base import Proposal
@@ -38,13 +38,15 @@ class SuffixProposer:
     """`branch` 1 proposes the most frequent continuation, more a tree of them by frequency.
 
     Confidence of a token: the share of the places that go on with it, times m / (m + 1) after m matching tokens (the
-    rule of succession's guess, as in n-gram lookup).
+    rule of succession's guess, as in n-gram lookup). `marks`: as there, ids that are never proposed.
     """
 
     name = "suffix"
 
-    def __init__(self, branch: int = 1, memory: Memory | None = None, trees: bool = True) -> None:
-        self.branch, self.memory = (branch if trees else 1), memory
+    def __init__(
+        self, branch: int = 1, memory: Memory | None = None, trees: bool = True, marks: Set[int] = frozenset()
+    ) -> None:
+        self.branch, self.memory, self.marks = (branch if trees else 1), memory, marks
         self._texts: list[Sequence[int]] = []
         self._places: dict[tuple[int, int], list[tuple[int, int]]] = {}  # pair -> (text, position after it)
         self._indexed = self._prompt = 0
@@ -64,6 +66,8 @@ class SuffixProposer:
         """Every pair that ends at begin .. end - 1 and has a successor there."""
         ids = self._texts[text]
         for at in range(begin, end):
+            if at < len(ids) and ids[at] in self.marks:
+                continue
             self._places.setdefault((ids[at - 2], ids[at - 1]), []).append((text, at))
 
     def propose(self, ids: Sequence[int], k: int, go_on, chance) -> Proposal:
@@ -100,6 +104,8 @@ class SuffixProposer:
         for order, (text, at) in enumerate(places):
             if at < len(self._texts[text]):
                 token = self._texts[text][at]
+                if token in self.marks:
+                    continue
                 after.setdefault(token, []).append((text, at + 1))
                 latest[token] = order
         counts = Counter({token: len(p) for token, p in after.items()})

@@ -61,6 +61,11 @@ class Tokenizer:
         """Control tokens (BOS, <|im_end|> ...), which never show as text."""
         return i in self._backend.special
 
+    @cached_property
+    def marks(self) -> frozenset[int]:
+        """Control tokens that a model reads but does not write: a chat template's, BOS. What ends a text is none."""
+        return self._backend.special - set(self.eos_ids)
+
     def token_bytes(self, i: int) -> bytes:
         """What token `i` adds to a running text, UTF-8; maybe a part of a character. b"" for a special token."""
         found = self._bytes.get(i)

@@ -112,10 +112,11 @@ class RealBench:
 
     def looked_up(self, candidate: Candidate, plain: Sample) -> list[Pass]:
         trees = self.target.decoder.session(1).trees
+        marks = self.target.tokenizer.marks
         if candidate.proposer == "ngram":
-            proposer = NgramProposer(self.base.ngram_min, self.base.ngram_max)
+            proposer = NgramProposer(self.base.ngram_min, self.base.ngram_max, marks)
         else:
-            proposer = SuffixProposer(candidate.branch, None, trees)
+            proposer = SuffixProposer(candidate.branch, None, trees, marks)
         policy = None
         if candidate.adaptive:
             policy = AdaptiveLength(self.models.costs(candidate.settings(self.base), self.say))
