@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -230,6 +231,29 @@ def test_on_the_page_it_fits(replay, visit, width):
         opened(page, name)
         wait_text(page, "A", of_lesson(name)[-len(PRESETS[name].panels)][-1].text)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_each_lesson_runs_live_on_the_real_model(product, visit, lesson):
+    """All of its presets, shortened on the way to the program so that this ends soon."""
+    page = visit(product)
+
+    def shorten(route):
+        route.continue_(post_data=json.dumps({**route.request.post_data_json, "max_tokens": 12}))
+
+    page.route("**/specplay/run", shorten)
+    page.wait_for_selector('.sp-engine[data-phase="ready"]', timeout=300_000)
+    opened(page, lesson.name)
+    for i, (name, words) in enumerate(lesson.shows.items()):
+        if i:
+            page.get_by_role("button", name=f"{words}: show the recorded run").click()
+        wait_text(page, "A", of_lesson(name)[-len(PRESETS[name].panels)][-1].text)
+        page.get_by_role("button", name="Run it live").click()
+        page.wait_for_function("document.body.classList.contains('sp-busy')")
+        for view in ("baseline 1", *"ABCD"[: len(PRESETS[name].panels)]):
+            assert wait_state(page, view, "done", "error", timeout=240) == "done"
+            assert kept_text(page, view)
 
 
 @pytest.mark.model
