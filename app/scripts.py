@@ -11,13 +11,16 @@ from .fields import FIELDS, LETTERS, MOST_K, MOST_TOKENS, TREES
 from .words import PROPOSER_NAMES
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-STYLES = ("page.css", "panels.css", "tokens.css", "card.css", "lessons.css", "plots.css", "tuner.css", "batching.css")
+STYLES = (
+    "page.css", "panels.css", "tokens.css", "card.css", "lessons.css", "plots.css", "tables.css", "tuner.css",
+    "batching.css",
+)  # fmt: skip
 # In this order: each uses what those before it have put into the name SpecPlay.
 SCRIPTS = (
     "fold.js", "timeline.js", "record.js", "dom.js", "tokens.js", "card.js", "tree.js", "tooltip.js", "copy.js",
     "drawing.js", "view.js", "words.js", "preset.js", "panels.js", "run.js", "replay.js", "files.js",
     "same_law.js", "law.js", "tools.js", "plotly.js", "status.js",
-    "plots_data.js", "plot_kit.js", "plots_figures.js", "plots.js", "sweep.js", "tuner.js", "batching.js",
+    "plots_data.js", "plot_kit.js", "plots_figures.js", "plots.js", "tables.js", "sweep.js", "tuner.js", "batching.js",
     "residual.js", "formula.js", "lesson_figures.js", "lessons.js",
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 (function (root) {
   "use strict";
 
-  const { make } = root.SpecPlay;
+  const { make, table } = root.SpecPlay;
   const HEIGHT = 320;
   const ms = (seconds) => seconds * 1000;
   const fixed = (x, digits) => (typeof x === "number" ? x.toFixed(digits) : "–");
@@ -105,21 +105,10 @@
     kit.draw(plotly, node, [bar], made, "Share of wasted work, measured. " + said);
   }
 
-  function table(parent, points, k) {
-    const box = make("table", "", make("div", "sp-batch-scroll", parent));
-    make("caption", "", box, "Measured on this machine. In brackets: the 5th to 95th percentile when blocks of passes are drawn anew.");
+  function pointsTable(parent, points, k) {
     const heads = COLUMNS.map(([name]) => name.replace("k + 1", String(k + 1)));
-    const head = make("tr", "", make("thead", "", box));
-    for (const name of heads) make("th", "", head, name).scope = "col";
-    const body = make("tbody", "", box);
-    for (const p of points) {
-      const row = make("tr", "", body);
-      COLUMNS.forEach(([, value], i) => {
-        const cell = make(i ? "td" : "th", "", row, i ? value(p) : value(p));
-        if (i) cell.dataset.head = heads[i];
-        else cell.scope = "row";
-      });
-    }
+    const caption = "Measured on this machine. In brackets: the 5th to 95th percentile when blocks of passes are drawn anew.";
+    table(parent, caption, heads, points.map((p) => COLUMNS.map(([, value]) => value(p))));
   }
 
   function texts(points) {
@@ -185,7 +174,7 @@
       drawn = now;
       rest.replaceChildren();
       if (measured && points.length) {
-        table(rest, points, told.k);
+        pointsTable(rest, points, told.k);
         make("p", "sp-batch-note", rest, texts(points));
       }
       for (const reason of told.skipped || []) make("p", "sp-batch-note", rest, reason);

@@ -5,7 +5,7 @@
 (function (root) {
   "use strict";
 
-  const { make, button, plotKit: kit, plotsData, plotDash } = root.SpecPlay;
+  const { make, button, plotKit: kit, plotsData, plotDash, table } = root.SpecPlay;
   const { fixed, percent } = plotsData;
   const PLOTS = [
     {
@@ -96,13 +96,6 @@
       spread(plot.of(row), say)).join(", ") + ".";
   }
 
-  // On a narrow screen the style makes blocks of a table's parts: their roles keep it a table to who listens.
-  function part(tag, role, parent, text) {
-    const node = make(tag, "", parent, text);
-    node.setAttribute("role", role);
-    return node;
-  }
-
   class Sweep {
     constructor(element, props) {
       this.root = element.querySelector(".sp-sweep");
@@ -119,7 +112,7 @@
       this.save = make("div", "sp-sweep-save", this.result);
       button("", this.save, "Save the table as CSV", "", () => kit.saveText(plotsData.csv(tableOf(this.data)),
         "specplay-sweep-" + this.data.axis + ".csv", "text/csv"));
-      this.table = part("table", "table", make("div", "sp-sweep-scroll", this.result));
+      this.table = make("div", "", this.result);
       this.drawn = "";
       kit.onLook(this.root, () => this.draw());
       document.addEventListener("visibilitychange", () => this.draw());
@@ -157,20 +150,13 @@
 
     fill() {
       const { rows, axis_name: axis } = this.data;
-      const body = part("tbody", "rowgroup");
-      for (const row of rows) {
-        const line = part("tr", "row", body);
-        part("th", "rowheader", line, row.label).scope = "row";
-        cells(row).forEach((text, i) => (part("td", "cell", line, text).dataset.head = HEADS[i]));
-        if (row.note) line.lastChild.append(make("span", "sp-sweep-note", null, " " + row.note));
-      }
-      const head = part("thead", "rowgroup");
-      const line = part("tr", "row", head);
-      for (const text of [axis, ...HEADS]) part("th", "columnheader", line, text).scope = "col";
-      const caption = make("caption", "", null,
-        "In brackets: the 5th to 95th percentile when the repeats of each text, and the rounds within each, are drawn " +
-        "anew. It says how far chance goes on these texts and this machine.");
-      this.table.replaceChildren(caption, head, body);
+      this.table.replaceChildren();
+      const caption = "In brackets: the 5th to 95th percentile when the repeats of each text, and the rounds within each, " +
+        "are drawn anew. It says how far chance goes on these texts and this machine.";
+      const body = table(this.table, caption, [axis, ...HEADS], rows.map((row) => [row.label, ...cells(row)]));
+      rows.forEach(({ note }, i) => {
+        if (note) body.children[i].lastChild.append(make("span", "sp-sweep-note", null, " " + note));
+      });
     }
 
     async draw() {

@@ -3,7 +3,7 @@
 (function (root) {
   "use strict";
 
-  const { make, button, plotKit: kit, plotsData, plotDash } = root.SpecPlay;
+  const { make, button, plotKit: kit, plotsData, plotDash, table } = root.SpecPlay;
   const { fixed, percent } = plotsData;
   const UNDER_WAY = ["queued", "loading", "running", "stopping"];
   const factor = (x) => (typeof x === "number" ? fixed(x, 2) + "×" : "–");
@@ -130,26 +130,6 @@
 
   const settingCells = (row) => [row.name, interval(row.measured), interval(row.predicted), share(row.acceptance),
     fixed(row.tokens_per_pass ?? null, 2), row.same_text || "–"];
-
-  // On a narrow screen the style makes blocks of a table's parts: their roles keep it a table to who listens.
-  function part(tag, role, parent, text) {
-    const node = make(tag, "", parent, text);
-    node.setAttribute("role", role);
-    return node;
-  }
-
-  function table(parent, caption, heads, rows) {
-    const node = part("table", "table", make("div", "sp-tuner-scroll", parent));
-    make("caption", "", node, caption);
-    const head = part("tr", "row", part("thead", "rowgroup", node));
-    for (const text of heads) part("th", "columnheader", head, text).scope = "col";
-    const body = part("tbody", "rowgroup", node);
-    for (const cells of rows) {
-      const row = part("tr", "row", body);
-      part("th", "rowheader", row, cells[0]).scope = "row";
-      cells.slice(1).forEach((text, i) => (part("td", "cell", row, text).dataset.head = heads[i + 1]));
-    }
-  }
 
   function list(parent, title, lines) {
     if (!lines.length) return;

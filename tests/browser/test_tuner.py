@@ -83,7 +83,7 @@ def test_from_a_file_to_an_export_on_the_real_model(product, visit, tmp_path):
     answer = page.locator(".sp-tuner-answer")
     assert answer.inner_text().startswith(("Turn it on: n-gram lookup (k", "Leave it off: the best"))
     page.wait_for_selector('.sp-tuner[data-drawn="3"]')
-    assert page.locator(".sp-tuner-scroll").first.locator("tbody th").all_inner_texts() == ["copying", "chat"]
+    assert page.locator(".sp-tuner .sp-scroll").first.locator("tbody th").all_inner_texts() == ["copying", "chat"]
     page.locator(".sp-tuner-export select").select_option("vLLM")
     text = page.locator(".sp-tuner textarea").input_value()
     assert text.startswith("# Written for ") and "vllm serve HuggingFaceTB/SmolLM2-135M-Instruct" in text.replace(
@@ -136,7 +136,7 @@ def test_an_answer_is_read_used_and_carried_off(place, visit):
     assert answer.get_attribute("data-answer") == "on"
     assert answer.inner_text().startswith("Turn it on: trained head (k = 2)")
     assert "The runner-up is " in answer.inner_text()
-    kinds = page.locator(".sp-tuner-scroll").first.locator("tbody th")
+    kinds = page.locator(".sp-tuner .sp-scroll").first.locator("tbody th")
     assert sorted(kinds.all_inner_texts()) == ["<b>bold</b>", "plain <i>"]  # as text
     label = page.locator('[data-plot="tuner-speedup"] .sp-figure-plot').get_attribute("aria-label")
     assert "<b>bold</b>: " in label and "trained head (k = 2) " in label
