@@ -12,17 +12,16 @@ It can be stopped between two runs; what was measured till then is what the repo
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..cost import Calibration
-from ..errors import UserError
+from .blocks import Blocks, Budget
 from .candidates import PLAIN, Candidate
 from .foresight import Foresight
 from .predict import Prediction
-from .progress import Bench, Calibrated, Dropped, Finished, Phase, Predicted, Progress, Ran, Standing
+from .progress import Bench, Calibrated, Dropped, Finished, Phase, Predicted, Progress, Standing
 from .prompts import Prompts
 from .race import Measured, Race
 from .report import report
@@ -32,7 +31,6 @@ from .store import Store
 CALIBRATION_SHARE = 0.2  # of the budget, for costs that are not known from before
 ACCEPTANCE_SHARE = 0.4  # of what is left then, at most, before the confirming begins
 LEAST = 8  # prompts before anything is decided (all of them, where there are fewer)
-REPEATS = 4  # blocks in which one prompt may be run
 FINALISTS = 4
 PER_FAMILY = 2
 NEAR = 0.88  # of the best prediction: what predicts less is not confirmed
@@ -74,30 +72,15 @@ class Tuner:
         self.calibration = Calibration()
         self.ended = "settled"
         self.foresight = Foresight(bench, self.measured, self.candidates, self.options.limit, self.options.seed)
-        self._order = _in_turn(prompts, self.options.seed)
-        self._block_seconds: dict[str, list[float]] = {}
-        self._begin = 0.0
-
-    # -- time ------------------------------------------------------------------------------------------------------
-
-    @property
-    def spent(self) -> float:
-        return self.store.spent + self.bench.clock() - self._begin
-
-    def _note_time(self) -> float:
-        """Seconds spent in all, booked; the clock begins anew."""
-        spent = self.spent
-        self._begin = self.bench.clock()
-        return spent
-
-    @property
-    def left(self) -> float:
-        return max(0.0, self.options.budget - self.spent)
+        self.budget = Budget(bench.clock, self.store, self.options.budget)
+        self.blocks = Blocks(
+            bench, prompts, self.measured, self.store, self.budget, self.options.seed, stopped, self._drop
+        )
 
     # -- the rungs -------------------------------------------------------------------------------------------------
 
     def run(self) -> Iterator[Progress]:
-        self._begin = self.bench.clock()
+        self.budget.begin()
         yield from self._calibrate()
         if not self.stopped():
             yield from self._acceptance()
@@ -115,13 +98,13 @@ class Tuner:
         return report(self)
 
     def _calibrate(self) -> Iterator[Progress]:
-        yield Phase("calibrating", "Measuring what rounds cost here.", 0.0, self.left)
+        yield Phase("calibrating", "Measuring what rounds cost here.", 0.0, self.budget.left)
         fresh = self.store.calibration is None
         if fresh:
             self.calibration, fresh = self.bench.calibrate(
                 self.candidates, list(self.given.prompts), CALIBRATION_SHARE * self.options.budget
             )
-            self.store.calibrated(self.calibration, self._note_time())
+            self.store.calibrated(self.calibration, self.budget.note())
         else:
             self.calibration = self.store.calibration
         self.foresight.calibration = self.calibration
@@ -133,16 +116,16 @@ class Tuner:
             return
         kinds = len(self.measured.shares)
         most = max(2 * LEAST, 2 * kinds)
-        share = self.spent + self.left * ACCEPTANCE_SHARE
+        share = self.budget.spent + self.budget.left * ACCEPTANCE_SHARE
         while not self.stopped():
             blocks = len(self.measured.blocks)
-            prompt = self._next_prompt()
-            over = self.spent + self._expected(self._arms()) > share
+            prompt = self.blocks.next_prompt()
+            over = self.budget.spent + self.blocks.expected(self._arms()) > share
             if prompt is None or blocks >= most or self.measured.used[prompt] or (blocks >= 2 and over):
                 return
             message = f"Measuring acceptance: prompt {blocks + 1}."
-            yield Phase("acceptance", message, min(1.0, self.spent / self.options.budget), self.left)
-            yield from self._block(prompt, self._arms())
+            yield Phase("acceptance", message, min(1.0, self.budget.spent / self.options.budget), self.budget.left)
+            yield from self.blocks.run(prompt, self._arms())
             if blocks + 1 in (4, LEAST) and not self.stopped():
                 yield from self._give_up_hopeless()
 
@@ -217,18 +200,18 @@ class Tuner:
                 if late is None:
                     return
                 self.race.join(late)
-            prompt = self._next_prompt()
+            prompt = self.blocks.next_prompt()
             if prompt is None:
                 self.ended = "all prompts were run"
                 return
-            if not first and self._expected(self.race.live) > self.left:
+            if not first and self.blocks.expected(self.race.live) > self.budget.left:
                 self.ended = "the budget ended"
                 return
             first = False
             names = ", ".join(c.name for c in self.race.live)
-            done = min(1.0, self.spent / self.options.budget)
-            yield Phase("confirming", f"Running plain decoding and {names} in turn.", done, self.left)
-            yield from self._block(prompt, self.race.live)
+            done = min(1.0, self.budget.spent / self.options.budget)
+            yield Phase("confirming", f"Running plain decoding and {names} in turn.", done, self.budget.left)
+            yield from self.blocks.run(prompt, self.race.live)
             if self.stopped():
                 return
             self.race.live = [c for c in self.race.live if c.name not in self.why and c.family not in self.why]
@@ -245,75 +228,7 @@ class Tuner:
         beside = self.measured.speedup(self.race.leader().name)
         return c if best > LATE * max(1.0, beside.value) else None
 
-    # -- blocks ----------------------------------------------------------------------------------------------------
-
-    def _next_prompt(self) -> int | None:
-        """The one that was run least so far, in the order that takes the categories in turn."""
-        used = self.measured.used
-        out = self.measured.skipped | self.measured.short
-        free = [i for i in self._order if i not in out and used[i] < REPEATS]
-        return min(free, key=lambda i: (used[i], self._order.index(i)), default=None)
-
-    def _expected(self, arms: Sequence[Candidate]) -> float:
-        """Seconds that a block of these will take, by the last ones."""
-        known = {n: sum(t[-5:]) / len(t[-5:]) for n, t in self._block_seconds.items()}
-        usual = sum(known.values()) / len(known) if known else 0.0
-        return sum(known.get(c.name, usual) for c in [PLAIN, *arms])
-
-    def _block(self, prompt: int, arms: Sequence[Candidate]) -> Iterator[Progress]:
-        number = 1 + max(self.measured.blocks, default=-1)
-        order = [PLAIN, *arms]
-        random.Random(f"{self.options.seed} {number}").shuffle(order)
-        samples: list[Sample] = []
-        failed: list[tuple[Candidate, str]] = []
-        for c in order:
-            if self.stopped():
-                return
-            begin = self.bench.clock()
-            try:
-                s = self.bench.run(c, self.given.prompts[prompt], prompt, number)
-            except UserError as error:
-                failed.append((c, str(error)))
-                continue
-            self._block_seconds.setdefault(c.name, []).append(self.bench.clock() - begin)
-            if s.reason == "stopped":
-                return
-            if s.reason == "error":
-                failed.append((c, s.message or "the run failed"))
-                continue
-            samples.append(s)
-            yield Ran(s)
-        yield from self._settle_failures(prompt, failed)
-        if prompt not in self.measured.skipped:
-            self.measured.add(samples)
-            self.store.block(samples, self._note_time())
-
-    def _settle_failures(self, prompt: int, failed: list[tuple[Candidate, str]]) -> Iterator[Progress]:
-        """Where plain decoding fails it is the prompt's fault, where something else does, its own."""
-        plain = next((why for c, why in failed if c == PLAIN), None)
-        if plain is not None:
-            self.measured.skipped.add(prompt)
-            self.store.skip(prompt)
-            yield Dropped(f"prompt {self.given.prompts[prompt].number}", plain)
-            return
-        for c, why in failed:
-            yield self._drop(c.name if c.way == "own" else c.family, why)
-
     def _drop(self, name: str, why: str) -> Dropped:
         self.why[name] = why
         self.store.drop(name, why)
         return Dropped(name, why)
-
-
-def _in_turn(prompts: Prompts, seed: int) -> list[int]:
-    """Indices of the prompts, one of each category after another, in random order within it."""
-    by_kind: dict[str, list[int]] = {}
-    for i, p in enumerate(prompts.prompts):
-        by_kind.setdefault(p.category, []).append(i)
-    shuffled = random.Random(seed)
-    for rows in by_kind.values():
-        shuffled.shuffle(rows)
-    out: list[int] = []
-    while any(by_kind.values()):
-        out += [rows.pop() for rows in by_kind.values() if rows]
-    return out

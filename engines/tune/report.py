@@ -29,7 +29,7 @@ def report(tuner: Tuner) -> dict[str, Any]:
         "of": tuner.bench.describe(),
         "options": dict(tuner.options.__dict__),
         "ended": tuner.ended,
-        "seconds": round(tuner.spent, 2),
+        "seconds": round(tuner.budget.spent, 2),
         "verdict": verdict.to_json(),
         "why": _why(tuner, verdict.best),
         "differences": _differences(tuner, finalists),
