@@ -20,8 +20,8 @@ SCRIPTS = (
     "fold.js", "timeline.js", "record.js", "dom.js", "tokens.js", "card.js", "tree.js", "tooltip.js", "copy.js",
     "drawing.js", "view.js", "words.js", "preset.js", "panels.js", "run.js", "replay.js", "files.js",
     "same_law.js", "law.js", "tools.js", "plotly.js", "status.js",
-    "plots_data.js", "plot_kit.js", "plots_figures.js", "plots.js", "tables.js", "sweep.js", "tuner.js", "batching.js",
-    "residual.js", "formula.js", "lesson_figures.js", "lessons.js",
+    "plots_data.js", "plot_kit.js", "plots_figures.js", "plots.js", "tables.js", "sweep.js",
+    "tuner_plots.js", "tuner.js", "batching.js", "residual.js", "formula.js", "lesson_figures.js", "lessons.js",
 )  # fmt: skip
 
 

@@ -71,6 +71,8 @@ def shown(report: Mapping[str, Any], base: RunSettings, names: Names) -> dict[st
         "finalists": [names.of(name) for name in chosen[:MOST_SHOWN]],
         "settings_table": [_row(c, names) for c in rows],
         "kinds": [_kind(row, chosen[:MOST_SHOWN], names) for row in report["categories"]],
+        "curves": _curves(report["candidates"], names),
+        "costs": _costs(report["calibration"]["rounds"]),
         # Without an answer there is nothing to tell another engine.
         "exports": [{"name": name, "text": export_text(e)} for name, e in exports(report).items()] if known else [],
     }
@@ -116,6 +118,32 @@ def _row(c: Mapping[str, Any], names: Names) -> dict[str, Any]:
         "tokens_per_pass": seconds.get("tokens_per_pass", predicted.get("tokens_per_pass")),
         "same_text": c["same_text"],
     }
+
+
+def _curves(candidates: list[dict[str, Any]], names: Names) -> list[dict[str, Any]]:
+    """Predicted over k and measured, of each family; the one that promises most first."""
+    families: dict[str, list[dict[str, Any]]] = {}
+    for c in sorted((c for c in candidates if c["predicted"]), key=lambda c: c["k"]):
+        point = {"k": c["k"], "predicted": c["predicted"]["speedup"]["value"], "measured": c["measured"]}
+        families.setdefault(c["family"], []).append(point)
+    curves = [{"name": names.of(family), "points": points} for family, points in families.items()]
+    return sorted(curves, key=lambda c: -max(p["predicted"] for p in c["points"]))[:MOST_SHOWN]
+
+
+def _costs(rounds: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A round's time over the tokens proposed in it, in plain rounds, by drafter and context."""
+    out = []
+    for who, by_context in rounds.items():
+        for context, table in sorted(by_context.items(), key=lambda x: int(x[0])):
+            if "0" not in table:
+                continue
+            counts = sorted(map(int, table))
+            unit = sum(table["0"])
+            # A drafter that is a model is known by its name; lookups cost next to nothing.
+            name = PROPOSER_NAMES.get(who, who) if who else "proposed for nothing"
+            times = [round(sum(table[str(n)]) / unit, 4) for n in counts]
+            out.append({"name": name, "context": int(context), "n": counts, "rounds": times})
+    return out
 
 
 def _kind(row: Mapping[str, Any], chosen: list[str], names: Names) -> dict[str, Any]:

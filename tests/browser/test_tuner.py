@@ -82,7 +82,7 @@ def test_from_a_file_to_an_export_on_the_real_model(product, visit, tmp_path):
     assert "of measuring. Ended: " in state_of(page, "done")
     answer = page.locator(".sp-tuner-answer")
     assert answer.inner_text().startswith(("Turn it on: n-gram lookup (k", "Leave it off: the best"))
-    page.wait_for_selector('.sp-tuner[data-drawn="3"]')
+    page.wait_for_selector('.sp-tuner[data-drawn="5"]')
     assert page.locator(".sp-tuner .sp-scroll").first.locator("tbody th").all_inner_texts() == ["copying", "chat"]
     page.locator(".sp-tuner-export select").select_option("vLLM")
     text = page.locator(".sp-tuner textarea").input_value()
@@ -131,7 +131,7 @@ def test_an_answer_is_read_used_and_carried_off(place, visit):
     assert page.locator("#sp-tuner-stop").is_disabled()
     page.click("#sp-tuner-start")
     assert "of measuring. Ended:" in state_of(page, "done")
-    page.wait_for_selector('.sp-tuner[data-drawn="3"]')
+    page.wait_for_selector('.sp-tuner[data-drawn="5"]')
     answer = page.locator(".sp-tuner-answer")
     assert answer.get_attribute("data-answer") == "on"
     assert answer.inner_text().startswith("Turn it on: trained head (k = 2)")
@@ -145,6 +145,12 @@ def test_an_answer_is_read_used_and_carried_off(place, visit):
         "document.querySelector('[data-plot=tuner-predicted] .sp-figure-plot').data.map((t) => t.name)"
     )
     assert names == ["measured", "predicted before"]
+    curves = page.evaluate(
+        "document.querySelector('[data-plot=tuner-curves] .sp-figure-plot').data.map((t) => [t.name, t.x.length])"
+    )
+    assert curves[:2] == [["trained head", 7], ["measured", 4]], curves
+    costs = page.locator('[data-plot="tuner-costs"] .sp-figure-plot').get_attribute("aria-label")
+    assert "plain rounds for" in costs and "tokens of context" not in costs
     for title in ("All settings", "What this rests on"):
         page.locator(".sp-tuner summary", has_text=title).click()
     assert "Given up on the way" in page.locator(".sp-tuner").inner_text()
