@@ -24,18 +24,6 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="session")
-def plain_runs(models):
-    known = {}
-
-    def get(prompt, dtype):
-        if (prompt, dtype) not in known:
-            known[prompt, dtype] = run(models, prompt, dtype=dtype)
-        return known[prompt, dtype]
-
-    return get
-
-
 def run(models, prompt, **settings):
     settings.setdefault("max_new_tokens", TOKENS)
     return list(decode(models.job(RunSettings(**settings), prompt, lambda *a: None)))

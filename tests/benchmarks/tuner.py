@@ -46,13 +46,13 @@ def cells(args: argparse.Namespace) -> None:
     tuner = Tuner(bench, order.prompts, known, Options(1e9, args.tokens))
     list(tuner._calibrate())
     for number in range(len(few)):
-        list(tuner._block(number, tuner._arms()))
+        list(tuner.blocks.run(number, tuner._arms()))
         print(f"\racceptance: {number + 1} of {len(few)}", end="", file=sys.stderr, flush=True)
     tuner._predict()
     predictions = [p for p in tuner.predictions if p.candidate.k in wanted]
     before = len(tuner.measured.blocks)
     for number in range(len(few) * args.repeats):
-        list(tuner._block(number % len(few), [p.candidate for p in predictions]))
+        list(tuner.blocks.run(number % len(few), [p.candidate for p in predictions]))
         print(f"\rconfirming: {number + 1} of {len(few) * args.repeats} ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     # The long runs of the first part would be the prediction's own data.
