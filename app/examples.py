@@ -6,8 +6,7 @@ EDIT = """Rename the class Basket to Cart. Write the whole class.
 
 ```python
 class Basket:
-    def __init__(self, owner):
-        self.owner = owner
+    def __init__(self):
         self.items = []
 
     def add(self, name, price):
