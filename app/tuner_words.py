@@ -139,8 +139,9 @@ def _costs(rounds: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
                 continue
             counts = sorted(map(int, table))
             unit = sum(table["0"])
-            # A drafter that is a model is known by its name; lookups cost next to nothing.
-            name = PROPOSER_NAMES.get(who, who) if who else "proposed for nothing"
+            # "eagle NAME": the proposer, then what it drafts with. Lookups cost next to nothing, and share one line.
+            kind, _, model = who.partition(" ")
+            name = " ".join([SHORT.get(kind, kind), *([model] * (kind == "draft"))]) if who else "lookup"
             times = [round(sum(table[str(n)]) / unit, 4) for n in counts]
             out.append({"name": name, "context": int(context), "n": counts, "rounds": times})
     return out

@@ -150,7 +150,7 @@ def test_an_answer_is_read_used_and_carried_off(place, visit):
     )
     assert curves[:2] == [["trained head", 7], ["measured", 4]], curves
     costs = page.locator('[data-plot="tuner-costs"] .sp-figure-plot').get_attribute("aria-label")
-    assert "plain rounds for" in costs and "tokens of context" not in costs
+    assert "lookup at " in costs and "plain rounds for" in costs
     for title in ("All settings", "What this rests on"):
         page.locator(".sp-tuner summary", has_text=title).click()
     assert "Given up on the way" in page.locator(".sp-tuner").inner_text()
