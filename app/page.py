@@ -20,6 +20,7 @@ from .catalogue_choices import drafts_for
 from .early_script import EarlyScript
 from .examples import EXAMPLES
 from .fields import LETTERS, MOST_TOKENS
+from .kept_assets import KeptAssets
 from .legend import LEGEND, TITLE
 from .lessons_view import build_lessons
 from .panel import build_panel
@@ -82,8 +83,8 @@ def _playground(page: gr.Blocks, target: str) -> None:
                 EXAMPLES[0][1],
                 label="Prompt",
                 placeholder="Empty: the model gets an empty message. Type a prompt, or choose an example above.",
-                lines=8,
-                max_lines=8,
+                lines=9,
+                max_lines=9,
                 elem_classes=["sp-prompt"],
             )
         with gr.Column(scale=1, min_width=230, elem_classes=["sp-actions"]):
@@ -141,7 +142,10 @@ def launch_options(engine: Any, target: str) -> dict[str, Any]:
         "pwa": True,
         "max_file_size": "20mb",
         "app_kwargs": {
-            "middleware": [Middleware(EarlyScript, script=(ASSETS / "calm.js").read_text(encoding="utf-8"))],
+            "middleware": [
+                Middleware(EarlyScript, script=(ASSETS / "calm.js").read_text(encoding="utf-8")),
+                Middleware(KeptAssets),
+            ],
             "routes": routes(engine, target),
         },
         "footer_links": [],

@@ -8,8 +8,13 @@ import time
 import pytest
 from replay import ReplayEngine
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from app.kept_assets import KeptAssets
+from app.lessons import LESSONS
 from app.routes import routes
 from engines.events import from_json, to_json
 from engines.fold import fold
@@ -50,6 +55,26 @@ def test_a_run_comes_as_lines_for_its_views(page, engine):
     events = [from_json(json.dumps(data)) for view, data in sent if view == "A" and data["type"] != "page"]
     assert fold(events).text() == "".join(WORDS)
     assert [r.settings.candidates for r in engine.runs] == [5, 5]
+
+
+def test_the_lessons_come_with_their_figures(page):
+    told = page.get("/specplay/lessons").json()
+    assert [lesson["name"] for lesson in told] == [lesson.name for lesson in LESSONS]
+    assert all(part and "{" not in part for lesson in told for part in lesson["text"])
+
+
+def test_gradios_own_files_are_kept_and_nothing_else():
+    def there(request):
+        return PlainTextResponse("x", headers={"cache-control": "no-cache"})
+
+    app = Starlette(
+        routes=[Route("/assets/index-abc.js", there), Route("/theme.css", there)], middleware=[Middleware(KeptAssets)]
+    )
+    with TestClient(app) as client:
+        kept = client.get("/assets/index-abc.js").headers
+        assert kept.get_list("cache-control") == ["public, max-age=31536000, immutable"]
+        assert client.get("/theme.css").headers["cache-control"] == "no-cache"
+        assert "immutable" not in client.get("/assets/none.js").headers.get("cache-control", "")
 
 
 @pytest.mark.parametrize("path", ["run", "stop", "law", "show", "recorded/round"])
