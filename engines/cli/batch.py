@@ -15,6 +15,7 @@ from ..errors import UserError
 from ..settings import DTYPES, MAX_K, RunSettings, Sampling
 from ..tune.prompts import read_prompts
 from . import terminal
+from .interrupt import Interrupt
 
 DEFAULT_TOKENS = 32
 
@@ -87,12 +88,11 @@ def act(args: argparse.Namespace) -> int:
         raise UserError("--like says for which model to calculate: name the GPU, too, with --gpu.")
 
     from ..models import Models
-    from .train import stoppable
 
     models, progress = Models(), terminal.Progress()
     points: dict[int, Point] = {}
     skipped: list[Skipped] = []
-    with stoppable() as stopped:
+    with Interrupt() as stopped:
         for item in plan(models, progress, stopped):
             if isinstance(item, Progress):
                 progress("measuring", f"{item.message} About {item.seconds_left:.0f} s to go.", item.fraction)

@@ -7,6 +7,7 @@ import argparse
 from ..errors import UserError
 from ..settings import RunSettings
 from . import options, terminal
+from .interrupt import Interrupt
 
 
 def add_parser(commands) -> None:
@@ -38,7 +39,6 @@ def act(args: argparse.Namespace) -> int:
     prompt = options.prompt_of(args)
     from .. import layer_search
     from ..models import Models
-    from .train import stoppable
 
     progress = terminal.Progress()
     models = Models()
@@ -48,7 +48,7 @@ def act(args: argparse.Namespace) -> int:
         words = f"{found.tried} subsets; best so far: {b.speedup:.2f}x, {100 * b.acceptance:.0f} % accepted"
         progress("searching", words, None)
 
-    with stoppable() as stopped:
+    with Interrupt() as stopped:
         found = models.search_layers(settings, prompt, args.budget, progress, tell, stopped)
     progress.clear()
     layer_search.keep(settings.target, found.best)

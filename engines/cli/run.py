@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from ..errors import UserError
 from ..events import Done, Event, Start, to_json
 from ..settings import RunSettings
 from . import options, terminal
+from .interrupt import Interrupt
 
 
 def add_parser(commands) -> None:
@@ -42,12 +42,12 @@ def act(args: argparse.Namespace) -> int:
     _fitting(settings)
     prompt = options.prompt_of(args)
     progress = terminal.Progress()
-    with _trace_file(args.trace) as trace, Interrupt() as interrupt:
+    with _trace_file(args.trace) as trace, Interrupt(heeded=False, said="") as interrupt:
         from ..decode import decode
         from ..models import Models
 
         job = Models().job(settings, prompt, progress, interrupt)
-        interrupt.decoding = True
+        interrupt.heeded = True
         progress.clear()
         view = None if args.json else terminal.TerminalView()
         events: list[Event] = []
@@ -106,28 +106,3 @@ def _trace_file(name: str | None) -> Iterator[TextIO | None]:
         raise UserError(f"Cannot write the trace to {name}: {error.strerror or error}.") from None
     with file:
         yield file
-
-
-class Interrupt:
-    """Ctrl-C while decoding: a call of this then gives True, and the run ends after its round, keeping what it wrote.
-
-    Before that (`decoding` is false), and at a second time, it raises KeyboardInterrupt at once.
-    """
-
-    def __init__(self) -> None:
-        self.decoding = self.hit = False
-
-    def __call__(self) -> bool:
-        return self.hit
-
-    def __enter__(self) -> Interrupt:
-        self._before = signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(self, *fault: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _note(self, number: int, frame: object) -> None:
-        if self.hit or not self.decoding:
-            raise KeyboardInterrupt
-        self.hit = True

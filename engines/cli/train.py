@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..settings import RunSettings
+from .interrupt import Interrupt
 
 
 def add_parser(commands) -> None:
@@ -71,7 +69,7 @@ def act(args: argparse.Namespace) -> int:
         Path(args.store).expanduser() if args.store else None, args.layers, args.vocab, recipe, args.epochs, args.rows,
         args.seed, resume=args.resume,
     )  # fmt: skip
-    with stoppable() as stopped:
+    with Interrupt() as stopped:
         begun = time.monotonic()
         done = Job(order, _say, lambda report: _say(_words(report, time.monotonic() - begun)), stopped).run()
     if not done:
@@ -104,22 +102,3 @@ def _words(report: Any, seconds: float) -> str:
     if report.accepted:
         words += ", held-out acceptance by depth " + " ".join(f"{a:.3f}" for a in report.accepted)
     return f"{words}, {span(report.seconds_left)} left" if report.seconds_left else words
-
-
-@contextmanager
-def stoppable() -> Iterator[Any]:
-    """Ctrl-C stops at the next step and saves; a second one ends the program."""
-    hit = False
-
-    def note(number, frame):
-        nonlocal hit
-        if hit:
-            raise KeyboardInterrupt
-        hit = True
-        _say("Stopping ...")
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: hit
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -19,6 +19,7 @@ from ..tune.prompts import read_prompts
 from ..tune.verdict import spoken
 from ..tune.write import read, write
 from . import terminal
+from .interrupt import Interrupt
 
 DEFAULTS = RunSettings()
 
@@ -75,11 +76,10 @@ def act(args: argparse.Namespace) -> int:
     order = order_of(args)
     order.store()  # a folder that holds something else is told before a model is loaded
     from ..models import Models
-    from .train import stoppable
 
     progress = terminal.Progress()
     report: dict[str, Any] | None = None
-    with stoppable() as stopped:
+    with Interrupt() as stopped:
         for event in tuning(order)(Models(), progress, stopped):
             if isinstance(event, Finished):
                 report = event.report
