@@ -9,6 +9,7 @@ from typing import Any
 from engines.settings import RunSettings
 from engines.tune.candidates import Candidate
 from engines.tune.exports import exports
+from engines.tune.figures import by_family, round_costs
 from engines.tune.html import interval
 from engines.tune.verdict import as_text
 from engines.tune.write import export_text
@@ -71,8 +72,8 @@ def shown(report: Mapping[str, Any], base: RunSettings, names: Names) -> dict[st
         "finalists": [names.of(name) for name in chosen[:MOST_SHOWN]],
         "settings_table": [_row(c, names) for c in rows],
         "kinds": [_kind(row, chosen[:MOST_SHOWN], names) for row in report["categories"]],
-        "curves": _curves(report["candidates"], names),
-        "costs": _costs(report["calibration"]["rounds"]),
+        "curves": _curves(report, names),
+        "costs": _costs(report),
         # Without an answer there is nothing to tell another engine.
         "exports": [{"name": name, "text": export_text(e)} for name, e in exports(report).items()] if known else [],
     }
@@ -120,30 +121,26 @@ def _row(c: Mapping[str, Any], names: Names) -> dict[str, Any]:
     }
 
 
-def _curves(candidates: list[dict[str, Any]], names: Names) -> list[dict[str, Any]]:
+def _curves(report: Mapping[str, Any], names: Names) -> list[dict[str, Any]]:
     """Predicted over k and measured, of each family; the one that promises most first."""
-    families: dict[str, list[dict[str, Any]]] = {}
-    for c in sorted((c for c in candidates if c["predicted"]), key=lambda c: c["k"]):
-        point = {"k": c["k"], "predicted": c["predicted"]["speedup"]["value"], "measured": c["measured"]}
-        families.setdefault(c["family"], []).append(point)
-    curves = [{"name": names.of(family), "points": points} for family, points in families.items()]
+    curves = []
+    for family, rows in by_family(report).items():
+        points = [
+            {"k": c["k"], "predicted": c["predicted"]["speedup"]["value"], "measured": c["measured"]} for c in rows
+        ]
+        curves.append({"name": names.of(family), "points": points})
     return sorted(curves, key=lambda c: -max(p["predicted"] for p in c["points"]))[:MOST_SHOWN]
 
 
-def _costs(rounds: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A round's time over the tokens proposed in it, in plain rounds, by drafter and context."""
+def _costs(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A round's time over the tokens proposed in it, by drafter and context."""
     out = []
-    for who, by_context in rounds.items():
-        for context, table in sorted(by_context.items(), key=lambda x: int(x[0])):
-            if "0" not in table:
-                continue
-            counts = sorted(map(int, table))
-            unit = sum(table["0"])
-            # "eagle NAME": the proposer, then what it drafts with. Lookups cost next to nothing, and share one line.
-            kind, _, model = who.partition(" ")
-            name = " ".join([SHORT.get(kind, kind), *([model] * (kind == "draft"))]) if who else "lookup"
-            times = [round(sum(table[str(n)]) / unit, 4) for n in counts]
-            out.append({"name": name, "context": int(context), "n": counts, "rounds": times})
+    for who, by_context in round_costs(report).items():
+        # "eagle NAME": the proposer, then what it drafts with. Lookups cost next to nothing, and share one line.
+        kind, _, model = who.partition(" ")
+        name = " ".join([SHORT.get(kind, kind), *([model] * (kind == "draft"))]) if who else "lookup"
+        for context, (counts, times) in by_context.items():
+            out.append({"name": name, "context": context, "n": counts, "rounds": [round(t, 4) for t in times]})
     return out
 
 

@@ -14,6 +14,9 @@
 
   const line = (colours, more) => ({ type: "line", line: { color: colours.ink, width: 1.5, dash: plotDash }, ...more });
 
+  // Plain decoding's, at 1.
+  const even = (colours) => [line(colours, { xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1 })];
+
   const bars = (colour, found, way) => ({
     type: "data", symmetric: false, color: colour, thickness: 1.5, width: 4,
     array: found.map((i) => (typeof i.high === "number" ? i.high - i.value : 0)),
@@ -64,7 +67,7 @@
         hovertemplate: "%{text}, predicted: %{y:.2f}×<extra></extra>",
       });
     });
-    const shapes = [line(colours, { xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1 })];
+    const shapes = even(colours);
     const said = report.kinds.map((kind) => kind.name + ": " + (Object.entries(kind.measured).map(([name, found]) =>
       name + " " + interval(found.speedup)).join(", ") || "not measured"));
     return { traces, layout: byKind(report, colours, "speed-up over plain decoding (×)", { shapes }), said };
@@ -133,7 +136,7 @@
       });
     });
     const layout = kit.layout(colours, {
-      height: 350, showlegend: true, shapes: [line(colours, { xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1 })],
+      height: 350, showlegend: true, shapes: even(colours),
       xaxis: kit.axis(colours, "k, tokens proposed a round"), yaxis: kit.axis(colours, "speed-up over plain decoding (×)"),
     });
     const said = report.curves.map(({ name, points }) => {
@@ -157,7 +160,7 @@
       };
     });
     const layout = kit.layout(colours, {
-      height: 350, showlegend: true, shapes: [line(colours, { xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1 })],
+      height: 350, showlegend: true, shapes: even(colours),
       xaxis: kit.axis(colours, "tokens proposed"), yaxis: kit.axis(colours, "time of a round / of a plain one", { rangemode: "tozero" }),
     });
     const said = report.costs.map(({ name, context, n, rounds }) =>

@@ -89,13 +89,8 @@ def finalists(report: dict[str, Any]) -> Figure:
 
 def curves(report: dict[str, Any]) -> Figure:
     """Predicted speed-up over k by family, what the formula says for it, and what was measured."""
-    families: dict[str, list[dict]] = {}
-    for c in report["candidates"]:
-        if c["predicted"]:
-            families.setdefault(c["family"], []).append(c)
     data = []
-    for i, (family, rows) in enumerate(families.items()):
-        rows.sort(key=lambda c: c["k"])
+    for i, (family, rows) in enumerate(by_family(report).items()):
         colour = COLOURS[i % len(COLOURS)]
         ks = [c["k"] for c in rows]
         if len(rows) > 1:
@@ -113,6 +108,15 @@ def curves(report: dict[str, Any]) -> Figure:
                 }
             )  # fmt: skip
     return figure(data, "Predicted speed-up by tokens proposed", "k", "speed-up", shapes=even_line())
+
+
+def by_family(report: dict[str, Any]) -> dict[str, list[dict]]:
+    """Family -> its candidates that have a prediction, by k."""
+    families: dict[str, list[dict]] = {}
+    for c in report["candidates"]:
+        if c["predicted"]:
+            families.setdefault(c["family"], []).append(c)
+    return {family: sorted(rows, key=lambda c: c["k"]) for family, rows in families.items()}
 
 
 def _line(name: str, x: list, y: list, colour: str, dash: str = "solid", **more: Any) -> dict[str, Any]:
@@ -174,14 +178,21 @@ def time(report: dict[str, Any]) -> Figure:
 def calibration(report: dict[str, Any]) -> Figure:
     """A round's time over the number of proposed tokens, by drafter and context, in plain rounds."""
     data = []
-    for i, (who, by_context) in enumerate(report["calibration"]["rounds"].items()):
-        for j, (context, table) in enumerate(sorted(by_context.items(), key=lambda x: int(x[0]))):
-            if "0" not in table:
-                continue
-            unit = sum(table["0"])
-            ns = sorted(map(int, table))
-            y = [sum(table[str(n)]) / unit for n in ns]
+    for i, (who, by_context) in enumerate(round_costs(report).items()):
+        for j, (context, (ns, y)) in enumerate(by_context.items()):
             name = f"{who or 'nothing drafted'}, {context} tokens of context"
             dash = ("solid", "dash", "dot", "dashdot")[j % 4]
             data.append(_line(name, ns, y, COLOURS[i % len(COLOURS)], dash=dash))
     return figure(data, "What a round costs here", "tokens proposed", "time / plain round", shapes=even_line())
+
+
+def round_costs(report: dict[str, Any]) -> dict[str, dict[int, tuple[list[int], list[float]]]]:
+    """Drafter -> tokens of context -> (numbers of proposed tokens, a round's time with each, in plain rounds)."""
+    out: dict[str, dict[int, tuple[list[int], list[float]]]] = {}
+    for who, by_context in report["calibration"]["rounds"].items():
+        out[who] = {}
+        for context, table in sorted(by_context.items(), key=lambda x: int(x[0])):
+            if "0" in table:
+                ns, unit = sorted(map(int, table)), sum(table["0"])
+                out[who][int(context)] = ns, [sum(table[str(n)]) / unit for n in ns]
+    return out

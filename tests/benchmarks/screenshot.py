@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,26 +58,21 @@ def lesson(tab: Any) -> None:
     tab.wait_for_timeout(2000)
 
 
-def sweep(tab: Any) -> None:
-    tab.get_by_role("tab", name="Sweep").click()
-    tab.click("#sp-sweep-start")
-    tab.wait_for_selector('.sp-sweep[data-state="done"]', timeout=8 * MINUTES)
-    tab.wait_for_timeout(1000)
+def measured(name: str, start: str, view: str) -> Callable[[Any], None]:
+    """The tab `name`, after what its button begins has come to its end."""
+
+    def act(tab: Any) -> None:
+        tab.get_by_role("tab", name=name).click()
+        tab.click(start)
+        tab.wait_for_selector(f'{view}[data-state="done"]', timeout=8 * MINUTES)
+        tab.wait_for_timeout(1000)
+
+    return act
 
 
-def tuner(tab: Any) -> None:
-    tab.get_by_role("tab", name="Tuner").click()
-    tab.click("#sp-tuner-start")
-    tab.wait_for_selector('.sp-tuner[data-state="done"]', timeout=8 * MINUTES)
-    tab.locator("#sp-tuner-start").scroll_into_view_if_needed()
-    tab.wait_for_timeout(1000)
-
-
-def batching(tab: Any) -> None:
-    tab.get_by_role("tab", name="Batching").click()
-    tab.click("#sp-batch-run")
-    tab.wait_for_selector('.sp-batch-measured[data-state="done"]', timeout=8 * MINUTES)
-    tab.wait_for_timeout(1000)
+sweep = measured("Sweep", "#sp-sweep-start", ".sp-sweep")
+tuner = measured("Tuner", "#sp-tuner-start", ".sp-tuner")
+batching = measured("Batching", "#sp-batch-run", ".sp-batch-measured")
 
 
 # name -> what is done on the page, its width and theme, and whether all of the page is on it.
