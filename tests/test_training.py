@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 
@@ -20,8 +21,9 @@ from engines.proposers.eagle import EagleProposer
 from engines.settings import Sampling
 from engines.training.batches import Batches, frequent_tokens
 from engines.training.job import answered
-from engines.training.save import save_head
-from engines.training.selftalk import Plan, SelfTalk, Turns, openings
+from engines.training.muon import orthogonal
+from engines.training.save import save_head, saved_net
+from engines.training.selftalk import Plan, SelfTalk, Turns, kept, openings
 from engines.training.start import Target, begin, shape_for
 from engines.training.store import ANSWER, TEMPLATE, USER, Store
 from engines.training.table import save_table
@@ -220,7 +222,7 @@ def trainer_for(folder, store, taps=TAPS, steps=60, ahead=2, mixing="sum", layer
     shape = shape_for(target.config, layers, 48, taps, mixing)
     batches = Batches(store, vocabulary, VOCAB, len(store), 1024, bool(taps), held_out_every=6)
     net = begin(target, shape, vocabulary)
-    recipe = Recipe(steps, 1024, 3e-3, warm_up=5, steps_ahead=ahead)
+    recipe = Recipe(steps, 1024, 3e-3, 1e-2, warm_up=5, steps_ahead=ahead)
     return Trainer(net, batches, target.embedding(), recipe), target, vocabulary
 
 
@@ -251,6 +253,46 @@ def test_a_stop_and_a_resume_change_nothing(folder, store, tmp_path):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(UserError, match="cannot be gone on from"):
         second.restore(path)
+
+
+def test_steps_of_matrices_are_nearly_orthogonal():
+    torch.manual_seed(0)
+    for shape in ((24, 40), (40, 24), (32, 32)):
+        ill = torch.randn(shape) @ torch.diag(torch.logspace(0, -2, shape[1]))
+        left, values, right = torch.linalg.svd(orthogonal(ill, steps=10), full_matrices=False)
+        assert values.min() > 0.6 and values.max() < 1.3
+        u, _, v = torch.linalg.svd(ill, full_matrices=False)
+        assert ((left @ right) * (u @ v)).sum() > 0.99 * min(shape)  # the same turn, its stretching gone
+
+
+def test_a_window_without_an_answer_is_left_out(store):
+    made = Batches(store, np.arange(48), VOCAB, len(store), 1024, False, held_out_every=6)
+    kinds = store.arrays()["kinds"]
+    assert all((kinds[b + 2 : e] == ANSWER).any() for b, e in made.train + made.held_out)
+    whole = list(store.spans())
+    begin, end = whole[0]
+    answer = begin + int(np.argmax(kinds[begin:end] == ANSWER))
+    store_like = type("S", (), {"arrays": lambda s: store.arrays(), "spans": lambda s: iter([(begin, answer)])})()
+    assert not any(Batches(store_like, np.arange(48), VOCAB, 1, 1024, False, held_out_every=6).held_out)
+
+
+def test_training_goes_on_from_what_another_one_left(folder, store, tmp_path):
+    first, target, vocabulary = trainer_for(folder, store, steps=60)
+    first.run(lambda r: None)
+    save_head(first.net, vocabulary, target, tmp_path / "a", {"target_name": "tiny"})
+    net, same = saved_net(tmp_path / "a", target.config, "head")
+    assert (same == vocabulary).all() and net.shape == first.net.shape
+    batches = first.batches
+    more = Trainer(net, batches, target.embedding(), Recipe(30, 1024, 3e-3, 1e-2, warm_up=5, steps_ahead=2))
+    kept = more.measure(1)[0]
+    assert kept == pytest.approx(first.measure(1)[0], abs=0.02)  # float16 aside, nothing is lost
+    more.run(lambda r: None)
+    assert more.measure(1)[0] > kept - 0.02 and more.loss < first.loss
+    with pytest.raises(UserError, match="holds a head, not a draft"):
+        saved_net(tmp_path / "a", target.config, "draft")
+    other = dataclasses.replace(target.config, layers=7)
+    with pytest.raises(UserError, match="was made for tiny"):
+        saved_net(tmp_path / "a", other, "head")
 
 
 def test_training_changes_the_depths_it_is_unrolled_to(folder, store):
@@ -291,7 +333,8 @@ def test_the_running_head_is_the_net_that_was_trained(name, trained, decoder):
     features = session.features[: len(IDS) - 1]
     e = decoder.embed(torch.tensor(IDS[1:]))
     with torch.no_grad():
-        steps = [net.logits(s[0]) for s in net.unroll(e[None], features[None], 3)]
+        stored = torch.from_numpy(kept(features, len(TAPS))).float()  # what training reads
+        steps = [net.logits(s[0]) for s in net.unroll(e[None], stored[None], 3)]
     # The net's step j at position t has read true features up to t - j and guessed from there on.
     for last in range(3, len(IDS) - 1):
         own = head.session(64)

@@ -40,12 +40,13 @@ def add_parser(commands) -> None:
     data.add_argument("--store", metavar="DIR", help="keep the data there, to be shared by several trainings")
     data.add_argument("--rows", type=int, default=64, help="conversations that are written at a time (default: 64)")
     net = parser.add_argument_group("network and training")
+    net.add_argument("--begin", metavar="DIR", help="train what an earlier training wrote there further, on new data")
     net.add_argument("--layers", type=int, default=0, help="decoder layers (default: 1 for a head, 2 for a draft)")
     net.add_argument("--vocab", type=int, default=8192, help="tokens that it can propose (default: 8192)")
     net.add_argument("--epochs", type=float, default=4.0, help="times that the data is read (default: 4)")
     net.add_argument("--steps", type=int, default=0, help="training steps, in place of --epochs")
     net.add_argument("--batch", type=int, default=2048, metavar="N", help="tokens a step (default: 2048)")
-    net.add_argument("--rate", type=float, default=1e-3, help="learning rate (default: 0.001)")
+    net.add_argument("--rate", type=float, default=1e-3, help="learning rate (default: 0.001; for matrices twice that)")
     net.add_argument("--steps-ahead", type=int, default=3, help="how deep a head is trained on its own output (3)")
     net.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on with the training in --out")
@@ -63,11 +64,11 @@ def act(args: argparse.Namespace) -> int:
 
     if args.kind == "table":
         return _table(args)
-    recipe = Recipe(args.steps, args.batch, args.rate, steps_ahead=args.steps_ahead, seed=args.seed)
+    recipe = Recipe(args.steps, args.batch, args.rate, 2 * args.rate, steps_ahead=args.steps_ahead, seed=args.seed)
     order = Order(
         args.kind, args.target, Path(args.out).expanduser(), tuple(args.data), args.tokens,
-        Path(args.store).expanduser() if args.store else None, args.layers, args.vocab, recipe, args.epochs, args.rows,
-        args.seed, resume=args.resume,
+        _folder(args.store), _folder(args.begin), args.layers, args.vocab, recipe, args.epochs, args.rows, args.seed,
+        resume=args.resume,
     )  # fmt: skip
     with Interrupt() as stopped:
         begun = time.monotonic()
@@ -76,6 +77,10 @@ def act(args: argparse.Namespace) -> int:
         _say("Stopped. The same command with --resume goes on from here.")
         return 130
     return 0
+
+
+def _folder(name: str | None) -> Path | None:
+    return Path(name).expanduser() if name else None
 
 
 def _table(args: argparse.Namespace) -> int:

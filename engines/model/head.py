@@ -24,6 +24,15 @@ def widened(logits: torch.Tensor, ids: torch.Tensor, vocab: int) -> torch.Tensor
     return out
 
 
+def unit(features: torch.Tensor, taps: int) -> torch.Tensor:
+    """Features [n, taps * H] with each tap scaled to mean square 1, float32: the streams of deep layers are many times
+
+    as large as those of early ones, and would drown them.
+    """
+    parts = features.float().view(len(features), taps, -1)
+    return (parts * parts.square().mean(-1, keepdim=True).add(1e-6).rsqrt()).view(len(features), -1)
+
+
 @dataclass
 class Head:
     """`layers` embeds, and runs over its own cache; its vocabulary layer has `ids` [V'] rows: the target's ids.
@@ -43,6 +52,7 @@ class Head:
     state_norm: torch.Tensor | None = None
     final: bool = True  # a norm stands before the vocabulary layer
     normed: bool = False
+    unit: bool = False
     name: str = "the head"
 
     def session(self, capacity: int) -> HeadSession:
@@ -52,6 +62,8 @@ class Head:
         """g [n, H] of the target's features [n, taps * H]."""
         if self.normed:
             features = self.target._norm(features, self.target._final, self.target._tiny)
+        if self.unit:
+            features = unit(features, len(self.taps))
         return features if self.fuse is None else self.fuse(features).float()
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:

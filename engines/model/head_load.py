@@ -142,4 +142,4 @@ def load_head(folder: str | Path, target: Any, name: str | None = None) -> Head 
     mix = None if wide else reader.kernel(["mix"], [H], 2 * H)
     norms = (None, None) if wide else (reader.norm("embed_norm"), reader.norm("state_norm"))
     decoder.weight_bytes += fuse.bytes + (mix.bytes if mix else 0)
-    return Head(decoder, target, taps, ids, fuse, mix, *norms, name=name)
+    return Head(decoder, target, taps, ids, fuse, mix, *norms, unit=True, name=name)

@@ -8,27 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .store import ANSWER, TEMPLATE, USER, Store
+from .store import ANSWER, TEMPLATE, Store
 
 HELD_OUT_EVERY = 40  # one sequence in so many is never trained on
 LONGEST = 320  # a longer sequence is cut into windows of this
-WEIGHTS = {ANSWER: 1.0, USER: 0.3, TEMPLATE: 0.1}  # what a user writes is less often foretold, and harder to
 
 
 @dataclass
 class Batch:
-    """Aligned for training, padded with weight 0: position t reads token t + 1 and features t, and foretells `top`.
+    """Aligned for training and padded: position t reads token t + 1 and features t, and foretells `top`.
 
     `ids` [B, n] (token t + 1); `features` [B, n, F] float32 or None; `top_ids` [B, n, K] in the small vocabulary, -1
-    outside it; `top_p` [B, n, K]; `weight` [B, n]; `best` [B, n]: the target's first choice there (-1 outside);
-    `answer` [B, n]: whether the foretold token is the target's own answer.
+    outside it; `top_p` [B, n, K]; `best` [B, n]: the target's first choice there (-1 outside); `answer` [B, n]: whether
+    the foretold token is the target's own answer, the only kind that is ever proposed, so learnt and counted.
     """
 
     ids: torch.Tensor
     features: torch.Tensor | None
     top_ids: torch.Tensor
     top_p: torch.Tensor
-    weight: torch.Tensor
     best: torch.Tensor
     answer: torch.Tensor
 
@@ -61,7 +59,11 @@ class Batches:
         self.small = np.full(size, -1, np.int64)
         self.small[vocabulary] = np.arange(len(vocabulary))
         spans = list(store.spans())[:sequences]
-        windows = [[(b, min(b + LONGEST, e)) for b in range(begin, e - 3, LONGEST)] for begin, e in spans]
+        answers = np.concatenate(([0], np.cumsum(self.arrays["kinds"] == ANSWER)))
+        windows = []
+        for begin, end in spans:
+            cuts = [(b, min(b + LONGEST, end)) for b in range(begin, end - 3, LONGEST)]
+            windows.append([(b, e) for b, e in cuts if answers[e] > answers[b + 2]])  # the rest teaches nothing
         self.train = [w for i, ws in enumerate(windows) if i % held_out_every for w in ws]
         self.held_out = [w for i, ws in enumerate(windows) if not i % held_out_every for w in ws]
 
@@ -103,10 +105,9 @@ class Batches:
         ids = np.zeros((B, n), np.int64)
         top_ids = np.full((B, n, K), -1, np.int64)
         top_p = np.zeros((B, n, K), np.float32)
-        weight, best = np.zeros((B, n), np.float32), np.full((B, n), -1, np.int64)
+        best = np.full((B, n), -1, np.int64)
         answer = np.zeros((B, n), bool)
         features = np.zeros((B, n, a["features"].shape[1]), np.float16) if self.with_features else None
-        scale = np.array([WEIGHTS[i] for i in range(3)], np.float32)
         for row, (b, e) in enumerate(spans):
             m = e - b - 1
             ids[row, :m] = a["ids"][b + 1 : e]
@@ -115,7 +116,6 @@ class Batches:
             top_p[row, :m] = a["top_p"][b + 1 : e]
             kinds = np.asarray(a["kinds"][b + 2 : e])
             kinds = np.append(kinds, kinds[-1:])  # whose token the last one would have been
-            weight[row, :m] = scale[kinds]
             best[row, :m] = top_ids[row, :m, 0]
             answer[row, :m] = kinds == ANSWER
             if features is not None:
@@ -123,6 +123,8 @@ class Batches:
         return Batch(
             torch.from_numpy(ids),
             None if features is None else torch.from_numpy(features).float(),
-            torch.from_numpy(top_ids), torch.from_numpy(top_p), torch.from_numpy(weight), torch.from_numpy(best),
+            torch.from_numpy(top_ids),
+            torch.from_numpy(top_p),
+            torch.from_numpy(best),
             torch.from_numpy(answer),
-        )  # fmt: skip
+        )

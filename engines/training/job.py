@@ -20,7 +20,7 @@ from ..model.decoder import Decoder
 from ..model.load import load
 from ..text import load_tokenizer
 from .batches import Batches, frequent_tokens
-from .save import save_head
+from .save import save_head, saved_net
 from .selftalk import SelfTalk
 from .start import Target, begin, default_taps, shape_for
 from .store import Store
@@ -41,6 +41,7 @@ class Order:
     files: tuple[str, ...] = ()
     own_tokens: int = 200_000
     store: Path | None = None  # None: out/data
+    begin: Path | None = None  # a folder that an earlier training wrote: its net is trained further
     layers: int = 0  # 0: one for a head, two for a draft
     vocab: int = 8192
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
@@ -141,9 +142,11 @@ class Job:
         path = self.order.out / "plan.json"
         if self.order.resume and path.exists():
             return json.loads(path.read_text(encoding="utf-8"))
-        always = self.target.config.eos
-        count = min(self.order.vocab, self.target.config.vocab)
-        vocabulary = frequent_tokens(store, count, self.target.config.vocab, always)
+        if self.order.begin is not None:
+            vocabulary = saved_net(self.order.begin, self.target.config, self.order.kind)[1]
+        else:
+            count = min(self.order.vocab, self.target.config.vocab)
+            vocabulary = frequent_tokens(store, count, self.target.config.vocab, self.target.config.eos)
         plan = {"sequences": len(store), "tokens": store.tokens, "vocabulary": vocabulary.tolist(), "seconds": 0.0}
         self._write_plan(plan)
         return plan
@@ -155,9 +158,16 @@ class Job:
         o = self.order
         vocabulary = np.array(plan["vocabulary"], np.int64)
         taps = tuple(store.meta["taps"]) if o.kind == "head" else ()
-        layers = o.layers or (1 if o.kind == "head" else 2)
-        shape = shape_for(self.target.config, layers, len(vocabulary), taps)
-        net = begin(self.target, shape, vocabulary, o.seed)
+        if o.begin is not None:
+            net, _ = saved_net(o.begin, self.target.config, o.kind)
+            if net.shape.taps != taps:
+                raise UserError(
+                    f"{o.begin} reads the target behind layers {list(net.shape.taps)}, and the training data was "
+                    f"taken behind {list(taps)}: leave --begin out."
+                )
+        else:
+            layers = o.layers or (1 if o.kind == "head" else 2)
+            net = begin(self.target, shape_for(self.target.config, layers, len(vocabulary), taps), vocabulary, o.seed)
         size = self.target.config.vocab
         batches = Batches(store, vocabulary, size, plan["sequences"], o.recipe.tokens, with_features=bool(taps))
         return net, batches, vocabulary
@@ -170,6 +180,7 @@ class Job:
         about = {
             "target_name": o.target,
             "made_by": f"specplay {__version__}, torch {torch.__version__}",
+            **({"begun_from": o.begin.name} if o.begin is not None else {}),
             "data": "the target's own text" if not o.files else ", ".join(Path(f).name for f in o.files),
             "data_tokens": plan["tokens"],
             "steps": trainer.step,

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from ..errors import UserError
+from ..model.head import unit
 from .store import ANSWER, TEMPLATE, USER, Sequence_, Store
 
 WIDTH = 32  # candidates that are drawn from: the tail of a small model's law is noise, and noise teaches nothing
@@ -190,18 +191,15 @@ class SelfTalk:
         features = self.batch.features[i, :n]
         self.store.add(
             Sequence_(
-                np.array(row.ids), np.array(row.kinds), unit(features, len(self.store.meta["taps"])),
+                np.array(row.ids), np.array(row.kinds), kept(features, len(self.store.meta["taps"])),
                 np.stack(row.top_ids), np.stack(row.top_p),
             )
         )  # fmt: skip
 
 
-def unit(features: torch.Tensor, taps: int) -> np.ndarray:
-    """Features [n, taps * hidden] with each tap scaled to mean square 1, which is all that a head's norm leaves."""
-    n = len(features)
-    parts = features.float().view(n, taps, -1)
-    scaled = parts * parts.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
-    return scaled.view(n, -1).to(torch.float16).cpu().numpy()
+def kept(features: torch.Tensor, taps: int) -> np.ndarray:
+    """Features as a store holds them, and as a head will be fed them."""
+    return unit(features, taps).to(torch.float16).cpu().numpy()
 
 
 def _draw(random: np.random.Generator, p: np.ndarray, temperature: float) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
-from .selftalk import WIDTH, unit
+from .selftalk import WIDTH, kept
 from .store import ANSWER, Sequence_, Store
 
 WINDOW = 256  # tokens of a text that are read together
@@ -97,7 +97,7 @@ def read_texts(
             m = len(ids)
             store.add(
                 Sequence_(
-                    np.array(ids), np.full(m, ANSWER), unit(batch.features[row, :m], len(taps)),
+                    np.array(ids), np.full(m, ANSWER), kept(batch.features[row, :m], len(taps)),
                     top[row, :m, :K].numpy(), p[row, :m, :K].numpy(),
                 )
             )  # fmt: skip
