@@ -56,7 +56,9 @@ def start_settings(target: str) -> list[RunSettings]:
 
 def build_page(engine: Any, target: str) -> gr.Blocks:
     """The page of `engine`, whose model begins to load when the first browser has the page."""
-    with gr.Blocks(title="Speculative decoding playground", analytics_enabled=False) as page:
+    day = 86_400  # seconds for which a file that a person chose is kept, and how often that is looked at
+    blocks = gr.Blocks(title="Speculative decoding playground", analytics_enabled=False, delete_cache=(day // 24, day))
+    with blocks as page:
         with gr.Row(elem_classes=["sp-top"]):
             gr.HTML(TITLE, apply_default_css=False, scale=3)
             EngineStatus(scale=1)

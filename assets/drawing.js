@@ -4,7 +4,7 @@
   "use strict";
 
   // Views to be drawn soon: all of them first, then all scrolled, so that the page is laid out once. Drawing, painting
-  // included, takes a tenth of the time at most: where it is slow it happens less often, and what comes meanwhile is drawn
+  // included, takes a twelfth of the time at most: where it is slow it happens less often, and what comes meanwhile is drawn
   // together. (A fifth of the time cost a machine of two cores without a GPU a tenth of the engine's speed.)
   const waiting = new Set();
   let idleUntil = 0;
@@ -21,7 +21,7 @@
     idleUntil = Infinity;
     setTimeout(() => { // after the painting
       const end = performance.now();
-      idleUntil = end + 9 * (end - begin);
+      idleUntil = end + 11 * (end - begin);
       if (waiting.size) timer = setTimeout(drawAll, idleUntil - end);
     });
   }

@@ -11,7 +11,9 @@
     Fold, Record, TokenText, Tooltip, copySelection, copyText, count, countAt, expectedTokensPerPass, make, soon,
   } = root.SpecPlay;
   const LAW = '{"type": "law"'; // a line of the test of a distribution (law.js)
-  const NUMBERS_EVERY_MS = 200; // figures that change faster cannot be read
+  // How often figures change: fast ones cannot be read, and without them less of the page is painted.
+  const LIVE_NUMBERS_MS = 1000;
+  const REPLAYED_NUMBERS_MS = 200;
   const TILES = [
     ["speedup", "speed-up", "Plain time per token / this run's time per token, the prompt's own pass left out. " +
       "Same prompt, settings, seed and machine; both measured here, one after the other. Predicted: by the formula, from this " +
@@ -189,11 +191,9 @@
         this.changed = Infinity;
         this.copy.hidden = !this.record.fold.rounds.length;
       }
-      const now = performance.now();
-      if (this.shown.done || now - this.numbersAt > NUMBERS_EVERY_MS) {
-        this.numbersAt = now;
-        this.numbers();
-      }
+      const wait = this.numbersAt + (this.at === null ? LIVE_NUMBERS_MS : REPLAYED_NUMBERS_MS) - performance.now();
+      if (this.shown.done || wait <= 0) this.numbers();
+      else if (!this.numbersLater) this.numbersLater = setTimeout(() => this.numbers(), wait);
     }
 
     // Keep the end in sight, unless the reader has scrolled away from it.
@@ -208,6 +208,13 @@
     }
 
     numbers() {
+      clearTimeout(this.numbersLater);
+      this.numbersLater = 0;
+      this.numbersAt = performance.now();
+      this.figures();
+    }
+
+    figures() {
       const { start } = this.shown;
       const { speedup } = this.record;
       const m = this.shown.metrics();
@@ -252,7 +259,7 @@
       const details = make("details", "", this.root);
       const line = make("summary", "sp-head", details);
       this.title = make("span", "sp-title", line);
-      this.figures = make("span", "sp-figures", line);
+      this.line = make("span", "sp-figures", line);
       this.status = make("span", "sp-status", line);
       this.status.setAttribute("role", "status");
       this.before(line);
@@ -261,10 +268,10 @@
       this.frame(make("div", "sp-frame", details));
     }
 
-    numbers() {
+    figures() {
       const m = this.shown.metrics();
       const soFar = this.shown.done ? "" : " \u00b7 " + count(m.emitted, "token");
-      this.figures.textContent = m.tokens_per_second === null ? "" : figure(m.tokens_per_second, 1) + " tokens/s" + soFar;
+      this.line.textContent = m.tokens_per_second === null ? "" : figure(m.tokens_per_second, 1) + " tokens/s" + soFar;
     }
   }
 

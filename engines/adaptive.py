@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .cost import Costs
+from .proposers.base import depths
 
 
 class FixedLength:
@@ -133,10 +134,10 @@ class AdaptiveLength:
     def _reach(self, confidences: Sequence[float | None], parents: Sequence[int]) -> list[float]:
         """The chance of each token of a tree to be emitted, by what such confidences were worth."""
         reach: list[float] = []
-        for i, parent in enumerate(parents):
+        for parent, depth, confidence in zip(parents, depths(parents), confidences, strict=True):
             before = reach[parent] if parent >= 0 else 1.0
             # Just below its parent, so that the likeliest always hang together.
-            reach.append(before * min(self._share(_depth(parents, i), confidences[i]).value, 1 - 1e-9))
+            reach.append(before * min(self._share(depth, confidence).value, 1 - 1e-9))
         return reach
 
     def expected(self, confidences: Sequence[float | None], parents: Sequence[int], nodes: Sequence[int]) -> float:
@@ -146,19 +147,12 @@ class AdaptiveLength:
 
     def learn_tree(self, confidences: Sequence[float | None], parents: Sequence[int], path: Sequence[int]) -> None:
         """At each fork on the path all children were settled: one stood, or none did."""
-        stood, visited = set(path), {-1, *path}
+        stood, visited, depth_of = set(path), {-1, *path}, depths(parents)
         for i, parent in enumerate(parents):
             if parent in visited:
-                self._share(_depth(parents, i), confidences[i]).add(i in stood)
-        deepest = 1 + max(_depth(parents, i) for i in range(len(parents)))
+                self._share(depth_of[i], confidences[i]).add(i in stood)
+        deepest = 1 + max(depth_of)
         for depth in range(min(len(path) + 1, deepest)):
             self._any.add(depth < len(path))
         self._tokens = self._tokens * 0.97 + len(path) + 1
         self._time = self._time * 0.97 + self.costs.v(len(parents)) + deepest * self.costs.draft
-
-
-def _depth(parents: Sequence[int], i: int) -> int:
-    depth = 0
-    while parents[i] >= 0:
-        i, depth = parents[i], depth + 1
-    return depth

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..adaptive import AdaptiveLength
 from ..cost import Costs
-from .base import Proposal, Proposer
+from .base import Proposal, Proposer, depths
 
 
 @dataclass
@@ -116,7 +116,7 @@ class AutoProposer:
     def learn_tree(self, confidences: Sequence[float | None], parents: Sequence[int], path: Sequence[int]) -> None:
         if self._now is not None:
             self._now.policy.learn_tree(confidences, parents, path)
-            self._settle(len(parents), 0 if self._now.free else len(path) + 1, len(path) + 1)
+            self._settle(len(parents), 0 if self._now.free else 1 + max(depths(parents)), len(path) + 1)
 
     def observe(self, ids: Sequence[int], logits: Any, proposal: Proposal, outcome: Any) -> None:
         for m in self.members:

@@ -56,6 +56,14 @@ class Proposal:
         return [j for j, parent in enumerate(self.parents) if parent == i]
 
 
+def depths(parents: Sequence[int]) -> list[int]:
+    """How many forebears each token of a tree has among the tree's."""
+    out: list[int] = []
+    for parent in parents:
+        out.append(out[parent] + 1 if parent >= 0 else 0)
+    return out
+
+
 class Chance(Protocol):
     """The run's own random numbers (see `engines.sampling`)."""
 

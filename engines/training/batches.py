@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -29,6 +29,10 @@ class Batch:
     top_p: torch.Tensor
     best: torch.Tensor
     answer: torch.Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        own = (getattr(self, f.name) for f in fields(self))
+        return Batch(*(None if x is None else x.to(device) for x in own))
 
 
 def frequent_tokens(store: Store, count: int, size: int, always: Sequence[int] = ()) -> np.ndarray:

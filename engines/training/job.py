@@ -17,7 +17,7 @@ from .. import __version__
 from ..catalogue import resolve
 from ..errors import UserError
 from ..model.decoder import Decoder
-from ..model.load import load
+from ..model.load import choose_device, load
 from ..text import load_tokenizer
 from .batches import Batches, frequent_tokens
 from .save import save_head, saved_net
@@ -64,6 +64,7 @@ class Job:
         checkpoint = o.out / "checkpoint.safetensors"
         if not o.resume and (checkpoint.exists() or (o.out / "model.safetensors").exists()):
             raise UserError(f"{o.out} holds a training already: go on with it by --resume, or name another folder.")
+        device = choose_device(o.device)
         folder = resolve(o.target, lambda fraction, message: self.say(message))
         self.target = Target(folder)
         store = self._data(folder)
@@ -76,7 +77,8 @@ class Job:
         if not recipe.steps:
             an_epoch = sum(1 for _ in batches.epoch(recipe.seed, 0))
             recipe = dataclasses.replace(recipe, steps=max(1, round(o.epochs * an_epoch)))
-        trainer = Trainer(net, batches, self.target.embedding(), recipe)
+        trainer = Trainer(net, batches, self.target.embedding(), recipe, device)
+        self.say(f"Training on {device}.")
         if o.resume and checkpoint.exists():
             trainer.restore(checkpoint)
             self.say(f"Going on from step {trainer.step}.")

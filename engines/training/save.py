@@ -29,7 +29,7 @@ def save_head(net: HeadNet, vocabulary: np.ndarray, target: Target, folder: Path
         "training": about,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {k: v.detach().to(torch.float16).contiguous() for k, v in net.state_dict().items()}
+    tensors = {k: v.detach().to(torch.float16).cpu().contiguous() for k, v in net.state_dict().items()}
     tensors["vocabulary"] = torch.from_numpy(vocabulary.astype(np.int32))
     part = folder / "model.safetensors.part"
     save_file(tensors, part)

@@ -118,7 +118,7 @@ class SelfTalk:
             return np.zeros((0, K), np.int32), np.zeros((0, K), np.float32)
         logits = self.batch.forward([first] * len(self.batch.lengths))[0]
         p, ids = logits.softmax(-1).topk(K)
-        return ids.numpy(), p.numpy()
+        return ids.cpu().numpy(), p.cpu().numpy()
 
     def _begin(self, row: int) -> _Row | None:
         if self.prompts is not None and self._begun >= len(self.prompts):
@@ -147,8 +147,8 @@ class SelfTalk:
         while self.store.tokens < tokens and any(rows) and not stopped():
             logits = self.batch.forward([[row.ids[-1] if row else 0] for row in rows])[:, 0]
             values, ids = logits.topk(WIDTH)
-            p = (values - logits.logsumexp(-1, keepdim=True)).exp_().numpy()
-            ids = ids.numpy()
+            p = (values - logits.logsumexp(-1, keepdim=True)).exp_().cpu().numpy()
+            ids = ids.cpu().numpy()
             lengths = list(self.batch.lengths)
             for i, row in enumerate(rows):
                 if row is None or self._step(row, ids[i], p[i]):

@@ -92,7 +92,7 @@ def read_texts(
         batch = decoder.batch(len(part), n, taps=taps)
         logits = batch.forward([ids + [0] * (n - len(ids)) for ids in part])
         values, top = logits.topk(WIDTH)
-        p = (values - logits.logsumexp(-1, keepdim=True)).exp_()
+        p, top = (values - logits.logsumexp(-1, keepdim=True)).exp_().cpu(), top.cpu()
         for row, ids in enumerate(part):
             m = len(ids)
             store.add(

@@ -6,6 +6,7 @@ stopped and resumed ends with the same weights as one that was not.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -58,10 +59,22 @@ class Report:
 
 
 class Trainer:
-    """`embedding` [V, H]: the target's, float32 or float16, scaled as the target scales it."""
+    """`embedding` [V, H]: the target's, float32 or float16, scaled as the target scales it. `net` is moved to `device`;
 
-    def __init__(self, net: HeadNet, batches: Batches, embedding: torch.Tensor, recipe: Recipe) -> None:
-        self.net, self.batches, self.embedding, self.recipe = net, batches, embedding, recipe
+    on a GPU products are taken in bfloat16.
+    """
+
+    def __init__(
+        self,
+        net: HeadNet,
+        batches: Batches,
+        embedding: torch.Tensor,
+        recipe: Recipe,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.device = torch.device(device)
+        self.net, self.embedding = net.to(self.device), embedding.to(self.device)
+        self.batches, self.recipe = batches, recipe
         self.depth = recipe.steps_ahead if net.shape.taps else 1
         self.step, self.epoch, self.at = 0, 0, 0
         self.loss = math.nan
@@ -89,7 +102,7 @@ class Trainer:
         for spans in self._spans():
             if self.step >= self.recipe.steps or stopped():
                 break
-            loss = self._learn(self.batches.read(spans))
+            loss = self._learn(self._read(spans))
             smooth = loss if smooth is None else 0.95 * smooth + 0.05 * loss
             self.loss = smooth
             self.step += 1
@@ -113,12 +126,20 @@ class Trainer:
                     yield spans
             self.epoch, self.at = self.epoch + 1, 0
 
+    def _read(self, spans: list[tuple[int, int]]) -> Batch:
+        return self.batches.read(spans).to(self.device)
+
+    def _reduced(self) -> contextlib.AbstractContextManager:
+        cuda = self.device.type == "cuda"
+        return torch.autocast("cuda", torch.bfloat16) if cuda else contextlib.nullcontext()
+
     def _embed(self, batch: Batch) -> torch.Tensor:
         return self.embedding[batch.ids].float()
 
     def _learn(self, batch: Batch) -> float:
         self.net.train()
-        loss = self._loss(batch)
+        with self._reduced():
+            loss = self._loss(batch)
         loss.backward()
         nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
         for optimizer, rate in self.optimizers:
@@ -131,13 +152,13 @@ class Trainer:
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Cross entropy against the target's likeliest tokens, as far as the small vocabulary has them."""
         states = self.net.unroll(self._embed(batch), batch.features, self.depth)
-        total, weights = torch.zeros(()), 0.0
+        total, weights = torch.zeros((), device=self.device), 0.0
         for j, state in enumerate(states):
             chosen = batch.answer.clone()
             chosen[:, :j] = False  # nothing stands before the first position for these to go on from
             if not chosen.any():
                 continue
-            log_q = self.net.logits(state[chosen]).log_softmax(-1)
+            log_q = self.net.logits(state[chosen]).float().log_softmax(-1)
             ids, p = batch.top_ids[chosen], batch.top_p[chosen]
             p = torch.where(ids >= 0, p, 0.0)
             share = self.recipe.fade**j
@@ -152,16 +173,20 @@ class Trainer:
         depth = depth or (max(self.depth, 5) if self.net.shape.taps else 1)
         good, all_ = [0] * depth, [0] * depth
         for spans in self.batches.held():
-            batch = self.batches.read(spans)
-            for j, state in enumerate(self.net.unroll(self._embed(batch), batch.features, depth)):
-                answer = batch.answer.clone()
-                answer[:, :j] = False
-                if not answer.any():
-                    continue
-                first = self.net.logits(state[answer]).argmax(-1)
-                good[j] += int((first == batch.best[answer]).sum())
-                all_[j] += int(answer.sum())
+            batch = self._read(spans)
+            with self._reduced():
+                self._count(batch, depth, good, all_)
         return [g / max(1, a) for g, a in zip(good, all_, strict=True)]
+
+    def _count(self, batch: Batch, depth: int, good: list[int], all_: list[int]) -> None:
+        for j, state in enumerate(self.net.unroll(self._embed(batch), batch.features, depth)):
+            answer = batch.answer.clone()
+            answer[:, :j] = False
+            if not answer.any():
+                continue
+            first = self.net.logits(state[answer]).argmax(-1)
+            good[j] += int((first == batch.best[answer]).sum())
+            all_[j] += int(answer.sum())
 
     # -- stop and resume ---------------------------------------------------------------------------------------
 
@@ -173,7 +198,7 @@ class Trainer:
                 tensors |= {f"optimizer.{o}.{i}.{k}": v for k, v in own.items()}
         place = {"step": self.step, "epoch": self.epoch, "at": self.at}
         part = path.with_name(path.name + ".part")
-        save_file({k: v.contiguous() for k, v in tensors.items()}, part, {"place": json.dumps(place)})
+        save_file({k: v.cpu().contiguous() for k, v in tensors.items()}, part, {"place": json.dumps(place)})
         part.replace(path)
 
     def restore(self, path: Path) -> None:
