@@ -131,6 +131,7 @@
       this.fillPrompt();
       this.say();
       this.draw();
+      this.numbersAt = 0; // the first figures of what comes are shown at once
     }
 
     receive(line) {

@@ -46,7 +46,7 @@ def test_no_speed_up_is_announced_for_a_run_that_wrote_nothing(replay, visit):
     page.wait_for_function(
         """() => document.querySelector('.sp-view[data-view="A"] .sp-status').textContent === "Reading the prompt." """
     )
-    assert tile(page, "A", "speedup", "note") == "when both are done"
+    page.locator('.sp-view[data-view="A"] [data-tile="speedup"] .sp-note', has_text="when both are done").wait_for()
     page.click("#sp-stop")
     wait_state(page, "A", "stopped")
     page.locator("#sp-run:enabled").wait_for()
