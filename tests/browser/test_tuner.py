@@ -52,8 +52,14 @@ def line_says(page, text: str) -> None:
     )
 
 
+def choose(tab, name: str) -> None:
+    """Gradio moves a radio's mark in its own time: `check` looks at once, and on a busy machine finds the old one."""
+    tab.get_by_label(name).click()
+    tab.get_by_label(name).and_(tab.page.locator(":checked")).wait_for()
+
+
 def upload(page, tab, named: Path) -> None:
-    tab.get_by_label("a file of yours").check()
+    choose(tab, "a file of yours")
     clear = tab.locator("#sp-tuner-file").get_by_label("Clear")
     if clear.count():
         clear.click()
@@ -122,7 +128,7 @@ def test_an_answer_is_read_used_and_carried_off(place, visit):
     page = visit(place[1], width=390, height=844, theme="dark", permissions=["clipboard-read", "clipboard-write"])
     tab = tab_of(page)
     line_says(page, "24 prompts of 8 kinds.")
-    tab.get_by_label("a pasted list").check()
+    choose(tab, "a pasted list")
     rows = [{"prompt": f"ask {i}", "category": "<b>bold</b>" if i % 2 else "plain <i>"} for i in range(12)]
     tab.get_by_label("your prompts").fill("\n".join(map(json.dumps, rows)))
     line_says(page, "12 prompts of 2 kinds.")
@@ -175,7 +181,7 @@ def test_an_answer_is_read_used_and_carried_off(place, visit):
 def test_what_is_wrong_with_a_file_is_said_beside_it(place, visit, tmp_path):
     page = visit(place[1])
     tab = tab_of(page)
-    tab.get_by_label("a file of yours").check()
+    choose(tab, "a file of yours")
     line_says(page, "or text with blank lines between prompts")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"prompt": "fine"}\n\n{"prompt": <script>}\n', encoding="utf-8")
