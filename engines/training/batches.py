@@ -30,6 +30,15 @@ class Batch:
     best: torch.Tensor
     answer: torch.Tensor
 
+    def ahead(self, step: int) -> torch.Tensor:
+        """[B, n]: where an answer's token is foretold `step` steps on; nothing stands before the first position for
+
+        the later steps to go on from.
+        """
+        places = self.answer.clone()
+        places[:, :step] = False
+        return places
+
     def to(self, device: torch.device) -> Batch:
         own = (getattr(self, f.name) for f in fields(self))
         return Batch(*(None if x is None else x.to(device) for x in own))

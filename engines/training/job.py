@@ -67,6 +67,7 @@ class Job:
         device = choose_device(o.device)
         folder = resolve(o.target, lambda fraction, message: self.say(message))
         self.target = Target(folder)
+        self.earlier = None if o.begin is None else saved_net(o.begin, self.target.config, o.kind)
         store = self._data(folder)
         if store is None:
             return False
@@ -144,8 +145,8 @@ class Job:
         path = self.order.out / "plan.json"
         if self.order.resume and path.exists():
             return json.loads(path.read_text(encoding="utf-8"))
-        if self.order.begin is not None:
-            vocabulary = saved_net(self.order.begin, self.target.config, self.order.kind)[1]
+        if self.earlier is not None:
+            vocabulary = self.earlier[1]
         else:
             count = min(self.order.vocab, self.target.config.vocab)
             vocabulary = frequent_tokens(store, count, self.target.config.vocab, self.target.config.eos)
@@ -160,8 +161,8 @@ class Job:
         o = self.order
         vocabulary = np.array(plan["vocabulary"], np.int64)
         taps = tuple(store.meta["taps"]) if o.kind == "head" else ()
-        if o.begin is not None:
-            net, _ = saved_net(o.begin, self.target.config, o.kind)
+        if self.earlier is not None:
+            net, _ = self.earlier
             if net.shape.taps != taps:
                 raise UserError(
                     f"{o.begin} reads the target behind layers {list(net.shape.taps)}, and the training data was "

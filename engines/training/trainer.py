@@ -154,8 +154,7 @@ class Trainer:
         states = self.net.unroll(self._embed(batch), batch.features, self.depth)
         total, weights = torch.zeros((), device=self.device), 0.0
         for j, state in enumerate(states):
-            chosen = batch.answer.clone()
-            chosen[:, :j] = False  # nothing stands before the first position for these to go on from
+            chosen = batch.ahead(j)
             if not chosen.any():
                 continue
             log_q = self.net.logits(state[chosen]).float().log_softmax(-1)
@@ -180,8 +179,7 @@ class Trainer:
 
     def _count(self, batch: Batch, depth: int, good: list[int], all_: list[int]) -> None:
         for j, state in enumerate(self.net.unroll(self._embed(batch), batch.features, depth)):
-            answer = batch.answer.clone()
-            answer[:, :j] = False
+            answer = batch.ahead(j)
             if not answer.any():
                 continue
             first = self.net.logits(state[answer]).argmax(-1)
