@@ -84,6 +84,7 @@
   }
 
   async function bringBack() {
+    if (isBusy()) return told(BUSY); // said at once, not after the browser's store has answered
     const content = await kept();
     if (!content) return told("There is no run to bring back.");
     await show("show", content);

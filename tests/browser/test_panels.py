@@ -194,6 +194,7 @@ def test_nothing_is_opened_while_something_runs(replay, visit):
     wait_state(page, "baseline 1", "running")
     page.get_by_text("Share and keep").click()
     page.get_by_role("button", name="Bring back the last runs").click()
+    page.locator(".sp-menu-said:not(:empty)").wait_for()
     assert "Something is running" in page.locator(".sp-menu-said").inner_text()
     page.click("#sp-stop")
     page.locator("#sp-run:enabled").wait_for()
