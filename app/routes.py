@@ -55,7 +55,7 @@ def routes(engine: Any, target: str) -> list[Route]:
         prompt, name = asked.get("prompt"), asked.get("name")
         if not isinstance(prompt, str) or not isinstance(name, str) or not name:
             raise UserError("The page sent no prompt: reload it.")
-        page_run = PageRun(engine, prompt, panels_from(target, asked))
+        page_run = PageRun(engine, prompt, panels_from(target, asked), _is_here(request))
         runs.begin(name, page_run)
         return _stream(page_run.frames(), page_run.stop, lambda: runs.end(name, page_run))
 
@@ -135,6 +135,12 @@ async def _told(read: Any) -> Response:
     """The lines of the runs that `read` reads, checked on a thread: a large file must not hold up the others."""
     lines = await asyncio.get_running_loop().run_in_executor(_threads, lambda: shown(read()))
     return PlainTextResponse("".join(f"{line}\n" for line in lines), headers=STREAM)
+
+
+def _is_here(request: Request) -> bool:
+    """Whether the browser is on this machine, as far as can be told; behind a proxy it is not."""
+    passed_on = {"x-forwarded-for", "forwarded"} & set(request.headers)
+    return request.client is not None and request.client.host in ("127.0.0.1", "::1") and not passed_on
 
 
 async def _json(request: Request) -> dict[str, Any]:

@@ -22,9 +22,10 @@ from engines.settings import RunSettings
 from .verdict import verdict
 from .words import in_words, sampling_words
 
-# What the browser draws without falling behind is 20 Hz. Where it shares two cores with the engine, each frame is time
-# that all of the engine's threads wait for, and less often is better: the race shows it all again, and smoothly.
-FRAME_SECONDS = {1: 0.4, 2: 0.4, 3: 0.2, 4: 0.1}.get(os.cpu_count() or 1, 0.05)
+FRAME_SECONDS = 0.05  # what the browser draws without falling behind
+# Where the browser has to share two cores with the engine, each frame is time that all of the engine's threads wait for:
+# less often is better there, and the race shows it all again, smoothly.
+SHARED_FRAME_SECONDS = {1: 0.6, 2: 0.6, 3: 0.2, 4: 0.1}.get(os.cpu_count() or 1, FRAME_SECONDS)
 FIRST_SECONDS = 0.1  # after which the first of a run is shown: who waits wants to see that something happens
 SETTLE_SECONDS = 0.1  # a browser on this machine draws what came before; it must not take time from what is measured
 WAIT_SECONDS = 0.25  # how long to wait for news before looking at the phase again
@@ -84,7 +85,8 @@ class Task:
 class PageRun:
     """`panels` are what the panels ask for, by their letters, or the UserError that reading them raised.
 
-    Views are called "A", "B", ... and, for the baselines, "baseline 1", ...: one for each way of sampling.
+    Views are called "A", "B", ... and, for the baselines, "baseline 1", ...: one for each way of sampling. `here`: the
+    browser is on this machine, and its drawing takes time from the engine.
     """
 
     def __init__(
@@ -92,9 +94,11 @@ class PageRun:
         engine: Any,
         prompt: str,
         panels: Mapping[str, RunSettings | UserError],
+        here: bool = True,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.engine, self.prompt, self._sleep = engine, prompt, sleep
+        self.frame_seconds = SHARED_FRAME_SECONDS if here else FRAME_SECONDS
         self._stop = threading.Event()
         self._run: Any = None
         self.lanes: list[Lane] = []
@@ -108,7 +112,7 @@ class PageRun:
             run.stop()
 
     def frames(self) -> Iterator[list[str]]:
-        """Every FRAME_SECONDS or WAIT_SECONDS the lines that are new, if any: "view<tab>JSON"."""
+        """Every `frame_seconds` or WAIT_SECONDS the lines that are new, if any: "view<tab>JSON"."""
         yield from self._frame()
         try:
             for task in self.tasks:
@@ -214,7 +218,7 @@ class PageRun:
             yield from self._frame()
             run.wait(max(0.0, sent_at + pause - time.monotonic()))  # the end is not kept waiting
             sent_at = time.monotonic()
-            pause = FRAME_SECONDS if len(run.events) > 4 else FIRST_SECONDS
+            pause = self.frame_seconds if len(run.events) > 4 else FIRST_SECONDS
 
     def _waiting(self, run: Any, lane: Lane) -> bool:
         """Say what the run waits for, if it has not begun."""

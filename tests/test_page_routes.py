@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from app.kept_assets import KeptAssets
 from app.lessons import LESSONS
 from app.routes import routes
+from app.run_page import FRAME_SECONDS, SHARED_FRAME_SECONDS, PageRun
 from engines.events import from_json, to_json
 from engines.fold import fold
 from engines.presets import PRESETS
@@ -55,6 +56,30 @@ def test_a_run_comes_as_lines_for_its_views(page, engine):
     events = [from_json(json.dumps(data)) for view, data in sent if view == "A" and data["type"] != "page"]
     assert fold(events).text() == "".join(WORDS)
     assert [r.settings.candidates for r in engine.runs] == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("browser", "headers", "expected"),
+    [
+        ("127.0.0.1", {}, SHARED_FRAME_SECONDS),
+        ("::1", {}, SHARED_FRAME_SECONDS),
+        ("192.168.1.7", {}, FRAME_SECONDS),
+        ("127.0.0.1", {"x-forwarded-for": "203.0.113.9"}, FRAME_SECONDS),  # a proxy on this machine, such as a Space's
+    ],
+)
+def test_a_browser_elsewhere_takes_nothing_from_the_engine(engine, monkeypatch, browser, headers, expected):
+    begun = []
+
+    class Noted(PageRun):
+        def __init__(self, *own):
+            super().__init__(*own)
+            begun.append(self.frame_seconds)
+
+    monkeypatch.setattr("app.routes.PageRun", Noted)
+    app = Starlette(routes=routes(engine, "smollm2-135m-instruct"))
+    with TestClient(app, client=(browser, 50000)) as client:
+        assert client.post("/specplay/run", json=ASKED, headers=OURS | headers).status_code == 200
+    assert begun == [expected]
 
 
 def test_the_lessons_come_with_their_figures(page):

@@ -11,7 +11,7 @@ import pytest
 from looking import kept_text, tokens_of, wait_state
 from replay import ReplayEngine, rounds, start_of
 
-from app.run_page import FRAME_SECONDS
+from app.run_page import SHARED_FRAME_SECONDS
 from engines.events import to_json
 from engines.fold import Fold
 from engines.settings import RunSettings
@@ -232,7 +232,7 @@ def _wall(moment: float) -> float:
 class AllAtOnce:
     """In the place of PageRun: the four panels' runs at the same time, each at 200 tokens a second."""
 
-    def __init__(self, engine, prompt, panels):
+    def __init__(self, engine, prompt, panels, here):
         engines = [ReplayEngine(lambda run: run.play(LINES[:1200], 200, "length")) for _ in "ABCD"]
         self.runs = [e.submit(RunSettings(proposer="ngram", k=4), "p") for e in engines]
         engine.fed = self.runs
@@ -242,7 +242,7 @@ class AllAtOnce:
             yield [f"{view}\t{line}" for view, r in zip("ABCD", self.runs, strict=True) for line in r.take(0)]
             begin = time.monotonic()
             for run in self.runs:  # the end is not kept waiting
-                run.wait(max(0.0, begin + FRAME_SECONDS - time.monotonic()))
+                run.wait(max(0.0, begin + SHARED_FRAME_SECONDS - time.monotonic()))
 
     def stop(self):
         for run in self.runs:
