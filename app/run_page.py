@@ -23,8 +23,8 @@ from .verdict import verdict
 from .words import in_words, sampling_words
 
 FRAME_SECONDS = 0.05  # what the browser draws without falling behind
-# Where the browser has to share two cores with the engine, each frame is time that all of the engine's threads wait for:
-# less often is better there, and the race shows it all again, smoothly.
+# Where the browser has to share two cores with the engine, each frame is time that all of the engine's threads wait
+# for: less often is better there, and the race shows it all again, smoothly.
 SHARED_FRAME_SECONDS = {1: 0.6, 2: 0.6, 3: 0.2, 4: 0.1}.get(os.cpu_count() or 1, FRAME_SECONDS)
 FIRST_SECONDS = 0.1  # after which the first of a run is shown: who waits wants to see that something happens
 SETTLE_SECONDS = 0.1  # a browser on this machine draws what came before; it must not take time from what is measured
