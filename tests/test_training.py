@@ -19,6 +19,7 @@ from engines.model.load import load
 from engines.proposers.draft_model import DraftModelProposer
 from engines.proposers.eagle import EagleProposer
 from engines.settings import Sampling
+from engines.training.answers import answer_prompts
 from engines.training.batches import Batches, frequent_tokens
 from engines.training.job import answered
 from engines.training.muon import orthogonal
@@ -149,14 +150,52 @@ def test_a_persons_prompts_are_answered(decoder, tmp_path):
     prompts, texts = read_files([str(path)])
     assert (prompts, texts) == (["hello", "two", "three"], [])
     made, tokenizer = Store(tmp_path / "s", meta()), Chat(size=VOCAB)
-    SelfTalk(decoder, tokenizer, made, Plan(user_tokens=9, answer_tokens=9), rows=2, prompts=prompts).run(
-        10_000, lambda n: None
-    )
-    assert len(made) == 3
+    greedy = Plan(answer_tokens=9, answer_temperatures=((0.0, 1.0),))
+
+    def answer(tokens, prompts=prompts):
+        return answer_prompts(decoder, tokenizer, made, prompts, tokens, lambda n: None, plan=greedy, rows=2)
+
+    assert answer(1) == 0 and 0 < len(made) < 3  # as far as was asked for
+    assert answer(10_000) == 0 and len(made) == 3  # and gone on with: nothing twice
+    assert answer(10_000, [*prompts, "long" * decoder.context]) == 1 and len(made) == 3
     said = sorted(bytes(made.arrays()["ids"][b:e].astype(np.uint8)) for b, e in made.spans())
     wanted = sorted(bytes([0, *tokenizer.encode(p), 2, 1]) for p in prompts)
     assert all(s.startswith(w) for s, w in zip(said, wanted, strict=True))
     assert answered(["three", "another one"], made, tokenizer, size=5) == [0]
+
+
+def test_answers_are_the_targets_own(decoder, tmp_path):
+    """Texts of unlike length, padded and over at different times: ids, law and features are those of each alone."""
+    made, tokenizer = Store(tmp_path / "s", meta()), Chat(size=VOCAB)
+    greedy = Plan(answer_tokens=12, answer_temperatures=((0.0, 1.0),))
+    prompts = ["a", "the second, much longer", "third one"]
+    answer_prompts(decoder, tokenizer, made, prompts, 10_000, lambda n: None, plan=greedy)
+    a, taps = made.arrays(), tuple(made.meta["taps"])
+    assert len(made) == 3
+    for start, end in made.spans():
+        ids, kinds = a["ids"][start:end], a["kinds"][start:end]
+        alone = decoder.session(taps=taps)
+        logits = alone.forward(ids.tolist())
+        asked = int((kinds == TEMPLATE).sum())
+        assert (kinds[:asked] == TEMPLATE).all() and (kinds[asked:] == ANSWER).all() and asked < end - start
+        np.testing.assert_array_equal(ids[asked:], logits[asked - 1 : -1].argmax(-1).numpy())
+        told = slice(start + asked - 1, end)
+        p, top = logits[asked - 1 :].softmax(-1).topk(made.meta["top"])
+        np.testing.assert_array_equal(a["top_ids"][told], top.numpy())
+        np.testing.assert_allclose(a["top_p"][told], p.numpy(), atol=2e-3)
+        assert not a["top_p"][start : start + asked - 1].any()
+        np.testing.assert_allclose(a["features"][start:end], kept(alone.features[: end - start], len(taps)), atol=5e-3)
+
+
+def test_what_nobody_asked_the_target_is_not_counted(decoder, tmp_path):
+    """A prompt's positions have no law: neither the small vocabulary nor recycling's table learn from them."""
+    made, tokenizer = Store(tmp_path / "s", meta()), Chat(size=VOCAB)
+    answer_prompts(decoder, tokenizer, made, ["abc" * 9] * 4, 10_000, lambda n: None, plan=Plan(answer_tokens=8))
+    a = made.arrays()
+    thought = {int(i) for ids, p in zip(a["top_ids"], a["top_p"], strict=True) for i in ids if p[0] > 0}
+    said = set(a["ids"][a["kinds"] != TEMPLATE].tolist())
+    few = frequent_tokens(made, len(thought | said), VOCAB)
+    assert set(few.tolist()) <= thought | said
 
 
 @pytest.mark.parametrize(

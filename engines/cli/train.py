@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import sys
 import time
 from pathlib import Path
@@ -27,8 +28,9 @@ def add_parser(commands) -> None:
     )
     parser.add_argument(
         "kind",
-        choices=("head", "draft", "table"),
-        help="a head reads the target's features, a draft tokens; a table is what token recycling may start from",
+        choices=("head", "draft", "table", "prompts"),
+        help="a head reads the target's features, a draft tokens; a table is what token recycling may start from; "
+        "prompts (for --data) set tasks over texts in a store: summaries, answers from passages, corrections",
     )
     parser.add_argument("--target", metavar="T", default=RunSettings().target, help="(default: %(default)s)")
     parser.add_argument("--out", metavar="DIR", required=True, help="where it is written, with what --resume needs")
@@ -41,6 +43,7 @@ def add_parser(commands) -> None:
     data.add_argument("--self", type=int, default=200_000, metavar="N", dest="tokens",
                       help="tokens of training data to make, or to take of --data (default: %(default)s)")  # fmt: skip
     data.add_argument("--store", metavar="DIR", help="keep the data there, to be shared by several trainings")
+    data.add_argument("--count", type=int, default=500, metavar="N", help="prompts to make (default: 500)")
     data.add_argument("--rows", type=int, default=64, help="conversations that are written at a time (default: 64)")
     net = parser.add_argument_group("network and training")
     net.add_argument("--begin", metavar="DIR", help="train what an earlier training wrote there further, on new data")
@@ -58,7 +61,7 @@ def add_parser(commands) -> None:
 
 
 def act(args: argparse.Namespace) -> int:
-    for name, low in (("tokens", 1), ("rows", 1), ("vocab", 16), ("batch", 16), ("steps_ahead", 1)):
+    for name, low in (("tokens", 1), ("count", 1), ("rows", 1), ("vocab", 16), ("batch", 16), ("steps_ahead", 1)):
         if getattr(args, name) < low:
             raise UserError(f"--{'self' if name == 'tokens' else name.replace('_', '-')} must be {low} or more.")
     if args.layers < 0 or args.layers > 8 or args.epochs <= 0 or args.steps < 0 or not 0 < args.rate < 1:
@@ -66,8 +69,10 @@ def act(args: argparse.Namespace) -> int:
     from ..training.job import Job, Order
     from ..training.trainer import Recipe
 
-    if args.kind == "table":
-        return _table(args)
+    if args.kind in ("table", "prompts"):
+        if not args.store:
+            raise UserError(f"train {args.kind} needs --store DIR: the training data of an earlier training.")
+        return _table(args) if args.kind == "table" else _prompts(args)
     recipe = Recipe(args.steps, args.batch, args.rate, 2 * args.rate, steps_ahead=args.steps_ahead, seed=args.seed)
     order = Order(
         args.kind, args.target, Path(args.out).expanduser(), tuple(args.data), args.tokens,
@@ -93,11 +98,29 @@ def _table(args: argparse.Namespace) -> int:
     from ..training.store import Store
     from ..training.table import save_table
 
-    if not args.store:
-        raise UserError("train table needs --store DIR: the training data of an earlier `train head` or `train draft`.")
     out = Path(args.out).expanduser()
     count = save_table(Store(Path(args.store).expanduser()), out)
     _say(f"Successors of {count:,} tokens, written to {out}.")
+    return 0
+
+
+def _prompts(args: argparse.Namespace) -> int:
+    """Tasks over texts of training data that is there already, as JSON Lines."""
+    from ..catalogue import resolve
+    from ..text import load_tokenizer
+    from ..training.store import Store
+    from ..training.tasks import prompts_over
+
+    out = Path(args.out).expanduser()
+    if out.suffix not in (".jsonl", ".ndjson"):
+        raise UserError(f"train prompts writes JSON Lines: --out must end in .jsonl, not {out.name!r}.")
+    if out.exists():
+        raise UserError(f"{out} is there already: name another file.")
+    tokenizer = load_tokenizer(resolve(args.target, lambda fraction, message: _say(message)))
+    made = prompts_over(Store(Path(args.store).expanduser()), tokenizer, args.count, args.seed)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("".join(json.dumps({"prompt": p}, ensure_ascii=False) + "\n" for p in made), encoding="utf-8")
+    _say(f"{len(made):,} prompts, written to {out}.")
     return 0
 
 

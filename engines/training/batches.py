@@ -11,7 +11,7 @@ import torch
 from .store import ANSWER, TEMPLATE, Store
 
 HELD_OUT_EVERY = 40  # one sequence in so many is never trained on
-LONGEST = 320  # a longer sequence is cut into windows of this
+LONGEST = 1280  # a longer sequence is cut into windows of this
 
 
 @dataclass
@@ -49,8 +49,9 @@ def frequent_tokens(store: Store, count: int, size: int, always: Sequence[int] =
     a = store.arrays()
     own = a["kinds"] != TEMPLATE
     score = np.bincount(a["ids"][own], minlength=size).astype(np.float64)
-    score += np.bincount(a["top_ids"][:, 0], minlength=size)
-    score += 1e-3 * np.bincount(a["top_ids"][:, 1:8].ravel(), minlength=size)
+    thought = a["top_p"][:, 0] > 0  # where it was asked what the target thinks
+    score += np.bincount(a["top_ids"][thought, 0], minlength=size)
+    score += 1e-3 * np.bincount(a["top_ids"][thought, 1:8].ravel(), minlength=size)
     score[list(always)] = np.inf
     return np.sort(np.argsort(-score, kind="stable")[:count]).astype(np.int64)
 

@@ -19,6 +19,7 @@ from ..errors import UserError
 from ..model.decoder import Decoder
 from ..model.load import choose_device, load
 from ..text import load_tokenizer
+from .answers import answer_prompts
 from .batches import Batches, frequent_tokens
 from .save import save_head, saved_net
 from .selftalk import SelfTalk
@@ -128,9 +129,14 @@ class Job:
 
         if texts:
             read_texts(decoder, tokenizer, store, texts, o.own_tokens, progress, self.stopped)
-        if prompts or not texts:
-            talk = SelfTalk(decoder, tokenizer, store, rows=o.rows, seed=o.seed, prompts=prompts or None)
-            talk.run(o.own_tokens, progress, self.stopped)
+        if prompts:
+            left = answer_prompts(
+                decoder, tokenizer, store, prompts, o.own_tokens, progress, self.stopped, rows=o.rows, seed=o.seed
+            )
+            if left:
+                self.say(f"{left} of {len(prompts)} prompts are left out: they are too long to be learnt from.")
+        elif not texts:
+            SelfTalk(decoder, tokenizer, store, rows=o.rows, seed=o.seed).run(o.own_tokens, progress, self.stopped)
         self.say(f"Training data: {store.tokens:,} tokens.")
         if self.stopped():
             return None

@@ -38,6 +38,10 @@ class Plan:
     user_temperature: float = 1.0
     answer_temperatures: Sequence[tuple[float, float]] = ((0.0, 0.5), (0.7, 0.3), (1.0, 0.2))  # (temperature, weight)
 
+    def draw_temperature(self, random: np.random.Generator) -> float:
+        weights = np.array([w for _, w in self.answer_temperatures])
+        return self.answer_temperatures[random.choice(len(weights), p=weights / weights.sum())][0]
+
 
 @dataclass
 class _Row:
@@ -81,9 +85,13 @@ class Turns:
             raise UserError(f"The chat template of {tokenizer.name} loses the user's words: give --data FILE instead.")
         return cls(tuple(tokenizer.encode(before, add_bos=False)), tuple(tokenizer.encode(after, add_bos=False)))
 
+    def ends(self, tokenizer: Any) -> frozenset[int]:
+        """What ends a turn."""
+        return frozenset(tokenizer.eos_ids) | set(self.after[:1])
+
 
 class SelfTalk:
-    """Fills a store by `rows` conversations at a time. `prompts` (optional): the user's turns, taken in order."""
+    """Fills a store by `rows` conversations at a time."""
 
     def __init__(
         self,
@@ -93,13 +101,11 @@ class SelfTalk:
         plan: Plan | None = None,
         rows: int = 96,
         seed: int = 0,
-        prompts: Sequence[str] | None = None,
     ) -> None:
         self.decoder, self.tokenizer, self.store, self.seed = decoder, tokenizer, store, seed
         self.plan = plan or Plan(openings())
-        self.prompts = None if prompts is None else list(prompts)
         self.turns = Turns.of(tokenizer)
-        self.ends = frozenset(tokenizer.eos_ids) | set(self.turns.after[:1])
+        self.ends = self.turns.ends(tokenizer)
         self._opened = [tuple(tokenizer.encode(text, add_bos=False)) for text in self.plan.openings]
         longest = max([len(t) for t in self._opened], default=0)
         self.user_room = self.plan.user_tokens + longest
@@ -120,42 +126,31 @@ class SelfTalk:
         p, ids = logits.softmax(-1).topk(K)
         return ids.cpu().numpy(), p.cpu().numpy()
 
-    def _begin(self, row: int) -> _Row | None:
-        if self.prompts is not None and self._begun >= len(self.prompts):
-            return None
+    def _begin(self, row: int) -> _Row:
         random = np.random.default_rng([self.seed, self.store.tokens, self._begun, row])
         plan, first = self.plan, list(self.turns.before)
-        weights = np.array([w for _, w in plan.answer_temperatures])
-        temperature = plan.answer_temperatures[random.choice(len(weights), p=weights / weights.sum())][0]
+        temperature = plan.draw_temperature(random)
         forced: list[tuple[int, int]] = []
-        if self.prompts is not None:
-            words = self.tokenizer.encode(self.prompts[self._begun], add_bos=False, specials=False)[: self.user_room]
-            forced = [(i, TEMPLATE) for i in words] + [(i, TEMPLATE) for i in self.turns.after]
-        elif self._opened and self.turns.after and random.random() < plan.share_opened:
+        if self._opened and self.turns.after and random.random() < plan.share_opened:
             forced = [(i, TEMPLATE) for i in self._opened[random.integers(len(self._opened))]]
         self._begun += 1
-        answering = self.prompts is not None or not self.turns.after
-        new = _Row(random, first, [TEMPLATE] * len(first), forced, temperature, answering)
+        new = _Row(random, first, [TEMPLATE] * len(first), forced, temperature, answering=not self.turns.after)
         new.top_ids, new.top_p = list(self._head[0]), list(self._head[1])
         return new
 
     def run(self, tokens: int, progress: Callable[[int], None], stopped: Callable[[], bool] = lambda: False) -> None:
-        """Add conversations until the store has so many tokens, the prompts are used up, or `stopped` says so."""
+        """Add conversations until the store has so many tokens, or `stopped` says so."""
         self.store.cut()
         beginning = len(self.turns.before) - 1
         rows = [self._begin(i) for i in range(len(self.batch.lengths))]
-        while self.store.tokens < tokens and any(rows) and not stopped():
-            logits = self.batch.forward([[row.ids[-1] if row else 0] for row in rows])[:, 0]
-            values, ids = logits.topk(WIDTH)
-            p = (values - logits.logsumexp(-1, keepdim=True)).exp_().cpu().numpy()
-            ids = ids.cpu().numpy()
+        while self.store.tokens < tokens and not stopped():
+            ids, p = likeliest(self.batch.forward([[row.ids[-1]] for row in rows])[:, 0])
             lengths = list(self.batch.lengths)
             for i, row in enumerate(rows):
-                if row is None or self._step(row, ids[i], p[i]):
-                    if row is not None:
-                        self._keep(i, row)
-                        rows[i] = self._begin(i)
-                        progress(self.store.tokens)
+                if self._step(row, ids[i], p[i]):
+                    self._keep(i, row)
+                    rows[i] = self._begin(i)
+                    progress(self.store.tokens)
                     lengths[i] = beginning
             self.batch.rollback(lengths)
 
@@ -170,10 +165,10 @@ class SelfTalk:
             row.kinds.append(kind)
             return False
         temperature = row.temperature if row.answering else self.plan.user_temperature
-        token = int(ids[0]) if temperature == 0 else int(ids[_draw(row.random, p, temperature)])
+        token = chosen(row.random, ids, p, temperature)
         limit = self.plan.answer_tokens if row.answering else self.plan.user_tokens
         row.written += 1
-        if token in self.ends or row.written >= limit or (temperature == 0 and _loops(row.ids)):
+        if token in self.ends or row.written >= limit or (temperature == 0 and loops(row.ids)):
             if row.answering:
                 return True
             row.answering, row.written = True, 0
@@ -202,12 +197,22 @@ def kept(features: torch.Tensor, taps: int) -> np.ndarray:
     return unit(features, taps).to(torch.float16).cpu().numpy()
 
 
-def _draw(random: np.random.Generator, p: np.ndarray, temperature: float) -> int:
+def likeliest(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Logits [B, V] -> the WIDTH likeliest ids of each row, and their probabilities, both [B, WIDTH]."""
+    values, ids = logits.topk(WIDTH)
+    p = (values - logits.logsumexp(-1, keepdim=True)).exp_()
+    return ids.cpu().numpy(), p.cpu().numpy()
+
+
+def chosen(random: np.random.Generator, ids: np.ndarray, p: np.ndarray, temperature: float) -> int:
+    """One of `ids`, likeliest first, with probabilities `p` at temperature 1."""
+    if temperature == 0:
+        return int(ids[0])
     weights = np.cumsum(p.astype(np.float64) ** (1 / temperature))
-    return min(int(np.searchsorted(weights, random.random() * weights[-1], side="right")), len(p) - 1)
+    return int(ids[min(int(np.searchsorted(weights, random.random() * weights[-1], side="right")), len(p) - 1)])
 
 
-def _loops(ids: list[int]) -> bool:
+def loops(ids: list[int]) -> bool:
     """The text has said the same up to 24 tokens three times in a row: it will do so for ever."""
     for period in range(1, 25):
         last = ids[-3 * period :]

@@ -30,6 +30,8 @@ def save_table(store: Store, folder: Path) -> int:
         ids = np.asarray(a["ids"][begin : begin + BLOCK])
         top, p = np.asarray(a["top_ids"][begin : begin + BLOCK]), np.asarray(a["top_p"][begin : begin + BLOCK])
         for token, row, share in zip(ids.tolist(), top[:, :WIDTH].tolist(), p[:, :WIDTH].tolist(), strict=True):
+            if not share[0]:  # nobody asked what the target thinks here
+                continue
             own = mass.setdefault(token, {})
             seen[token] = seen.get(token, 0) + 1
             for successor, x in zip(row, share, strict=True):
