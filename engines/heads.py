@@ -57,6 +57,14 @@ def for_target(target: str, kind: str) -> str | None:
     return next((r["name"] for r in table() if r["kind"] == kind and r["target"] == target), None)
 
 
+def usual_draft(target: str) -> str | None:
+    """The draft that is taken for `target` when none is named: one trained for it, or the catalogue's smaller model."""
+    from . import catalogue
+
+    entry = catalogue.find(target)
+    return for_target(target, "draft") or (entry.draft if entry is not None else None)
+
+
 @lru_cache(maxsize=4)
 def recycling(target: str) -> dict[int, list[tuple[int, float]]]:
     """The shipped table that token recycling may start from: token -> [(next, probability), ...]; empty without one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import subprocess
@@ -39,7 +40,7 @@ BAD = [
     ("run", "--prompt", "x", "--temperature", "-1"),
     ("run", "--prompt", "x", "--top-p", "0"),
     ("run", "--prompt", "x", "--proposer", "magic"),
-    ("run", "--prompt", "x", "--proposer", "draft"),
+    ("run", "--prompt", "x", "--target", "org/name", "--proposer", "draft"),
     ("run", "--prompt", "x", "--skip-layers", "9-4"),
     ("run", "--prompt", "x", "--skip-layers", "a"),
     ("run", "--prompt", "x", "--stop", ""),
@@ -137,7 +138,24 @@ def test_tries():
     assert [s.k for _, s in default_tries(base)] == [4, 8, 4, 8]
     assert [s.proposer for _, s in default_tries(base.replace(draft="d"))][-2:] == ["draft", "draft"]
     with pytest.raises(UserError, match="--draft"):
-        parse_try("draft k=2", base)
+        parse_try("draft k=2", base.replace(target="org/name"))
+
+
+def test_a_draft_that_nobody_named():
+    """The one trained for the target, else the catalogue's smaller model; never in the place of one that is named."""
+    parser = argparse.ArgumentParser()
+    options.add_options(parser)
+
+    def of(*words):
+        return options.settings_of(parser.parse_args(["--prompt", "x", *words])).draft
+
+    qwen = ("--target", "qwen2.5-coder-1.5b-instruct")
+    assert of("--proposer", "draft") == "smollm2-135m-instruct-draft"
+    assert of("--proposer", "draft", *qwen) == "qwen2.5-coder-0.5b-instruct"
+    assert of("--proposer", "draft", "--draft", "a/b") == "a/b"
+    assert of("--proposer", "ngram") is None
+    assert parse_try("draft k=2", RunSettings())[1].draft == "smollm2-135m-instruct-draft"
+    assert parse_try("draft k=2", RunSettings(draft="a/b"))[1].draft == "a/b"
 
 
 class Terminal(io.StringIO):

@@ -21,6 +21,7 @@ WAYS = {
     "suffix-tree": {"proposer": "suffix", "k": 6, "branch": 3},
     "recycle": {"proposer": "recycle", "k": 5},
     "auto": {"proposer": "auto", "k": 8},
+    "draft": {"proposer": "draft", "draft": "smollm2-135m-instruct-draft", "k": 3},
 }
 
 
@@ -59,8 +60,9 @@ def test_a_seed_gives_one_run_at_a_temperature(models, way):
     assert first[-1].reason in ("length", "eos")
 
 
-def test_the_shipped_head_is_small_and_has_a_card():
-    name = heads.for_target("smollm2-135m-instruct", "eagle")
+@pytest.mark.parametrize("kind", ["eagle", "draft"])
+def test_what_is_shipped_is_small_and_has_a_card(kind):
+    name = heads.for_target("smollm2-135m-instruct", kind)
     folder = heads.find(name)["folder"]
     assert (folder / "model.safetensors").stat().st_size <= 30_000_000
     assert "Held-out acceptance by depth" in (folder / "README.md").read_text(encoding="utf-8")

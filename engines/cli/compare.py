@@ -12,6 +12,7 @@ from typing import Any
 from ..bench import identity, median_and_range, predicted_speedup, speedup
 from ..errors import UserError
 from ..fold import fold
+from ..heads import usual_draft
 from ..settings import RunSettings, Sampling
 from . import options, terminal
 
@@ -101,6 +102,8 @@ def parse_try(text: str, base: RunSettings) -> tuple[str, RunSettings]:
         changes["draft_sampling"] = Sampling(**{**dataclasses.asdict(base.sampling), "temperature": temperature})
     if who not in options.PROPOSERS:
         raise UserError(f"--try {text!r} must begin with one of {', '.join(options.PROPOSERS)}.")
+    if who == "draft" and not base.draft:
+        changes.setdefault("draft", usual_draft(base.target))
     return text, base.replace(**changes)
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from ..errors import UserError
+from ..heads import usual_draft
 from ..settings import DTYPES, MAX_K, PROPOSERS, VERIFIERS, RunSettings, Sampling
 
 DEFAULTS = RunSettings()
@@ -28,7 +29,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a name from `models`, a hub id (org/name), a folder, or a GGUF file (default: %(default)s)",
     )
     models.add_argument(
-        "--draft", metavar="D", help="the draft model, named like the target, or a trained draft or head"
+        "--draft",
+        metavar="D",
+        help="the draft model, named like the target, or a trained draft or head (default: the "
+        "one made for the target, or its smaller model in the catalogue)",
     )
     models.add_argument("--dtype", default="auto", choices=DTYPES, help="auto: what is fastest here, by measurement")
     models.add_argument("--device", default="auto", metavar="DEV", help="auto, cpu, cuda or mps (default: auto)")
@@ -94,7 +98,7 @@ def settings_of(args: argparse.Namespace) -> RunSettings:
     return RunSettings(
         target=args.target,
         proposer=args.proposer,
-        draft=args.draft,
+        draft=args.draft or (usual_draft(args.target) if args.proposer == "draft" else None),
         k=args.k,
         adaptive=args.adaptive,
         branch=args.branch,

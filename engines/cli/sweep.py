@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from ..errors import UserError
+from ..heads import usual_draft
 from ..sweep import Failed, Ran, Rows, sweep
 from ..sweep_plan import AXES, MOST_POINTS, MOST_REPEATS, MOST_TOKENS, NUMBERS, Plan, Text, numbers, plan
 from . import options, terminal
@@ -43,6 +44,8 @@ def add_parser(commands) -> None:
 def act(args: argparse.Namespace) -> int:
     base = options.settings_of(args)
     values = numbers(args.values) if args.axis in NUMBERS else [v.strip() for v in args.values.split(",") if v.strip()]
+    if args.axis == "proposer" and "draft" in values and not base.draft:
+        base = base.replace(draft=usual_draft(base.target))
     made = plan(args.axis, values, base, [Text("prompt", options.prompt_of(args))], args.repeats, base.seed)
     found = measure(made)
     if found is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..heads import usual_draft
 from ..settings import DTYPES, RunSettings, Sampling
 from ..tune import compare, workloads
 from ..tune.candidates import OFFERED
@@ -105,8 +106,10 @@ def order_of(args: argparse.Namespace) -> Order:
         DEFAULTS, target=args.target, sampling=Sampling(args.temperature, args.top_k, args.top_p),
         max_new_tokens=args.max_new_tokens, seed=args.seed, dtype=args.dtype, device=args.device, raw=args.raw,
     )  # fmt: skip
+    proposers = _names(args.proposers)
+    draft = args.draft or (usual_draft(args.target) if "draft" in proposers else None)
     return Order(
-        prompts, base, _names(args.proposers), ks_of(args.ks), args.draft, seconds_of(args.budget),
+        prompts, base, proposers, ks_of(args.ks), draft, seconds_of(args.budget),
         Path(args.out).expanduser() if args.out else None, args.fresh_costs,
     )  # fmt: skip
 

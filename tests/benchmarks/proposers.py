@@ -32,12 +32,15 @@ SETTINGS = {
     "suffix": {"proposer": "suffix", "k": 5, "adaptive": True},
     "recycle": {"proposer": "recycle", "k": 5, "adaptive": True},
     "draft": {"proposer": "draft", "k": 2},
+    "draft-3": {"proposer": "draft", "k": 3},
     "draft-adaptive": {"proposer": "draft", "k": 5, "adaptive": True},
     "eagle": {"proposer": "eagle", "k": 3, "branch": 1},
     "eagle-adaptive": {"proposer": "eagle", "k": 5, "branch": 1, "adaptive": True},
+    "eagle-tree-3": {"proposer": "eagle", "k": 3, "branch": 2},
     "eagle-tree": {"proposer": "eagle", "k": 5, "branch": 3},
     "eagle-tree-adaptive": {"proposer": "eagle", "k": 8, "branch": 3, "adaptive": True},
     "auto": {"proposer": "auto", "k": 8},
+    "auto-tree": {"proposer": "auto", "k": 8, "branch": 3},
 }
 
 

@@ -126,7 +126,7 @@ def test_a_panels_choices_follow_its_proposer(replay, visit):
     page.get_by_role("option", name="draft model").click()
     draft = panel.get_by_label("draft model: a name")
     draft.wait_for(state="visible")
-    assert "the target itself" in draft.input_value()
+    assert "smollm2-135m-instruct-draft (trained for this target)" in draft.input_value()
     panel.locator(".sp-more > button").click()
     assert not panel.get_by_label("longest match").is_visible()
     page.click("#sp-run")
