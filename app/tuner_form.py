@@ -112,8 +112,8 @@ def check(target: str, form: Mapping[str, Any]) -> str:
     order = order_from(target, form, built_in(["chat"]))
     count, who = len(order.candidates()), len(set(form["proposers"]))
     return (
-        f"{count} settings of {who} proposer{'' if who == 1 else 's'} to choose among, in at most {order.budget:g} s "
-        "of measuring once the models are there."
+        f"{count} settings of {who} proposer{'' if who == 1 else 's'} to choose among, in about {order.budget:g} s of "
+        "measuring once the models are there (longer where two rounds of runs take longer)."
     )
 
 

@@ -141,6 +141,39 @@ def test_tries():
         parse_try("draft k=2", base.replace(target="org/name"))
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train", "table", "--store", "s", "--out", "file"), "file"),
+        (("run", "--prompt", "bad \udcff byte"), "not UTF-8"),
+    ],
+)
+def test_what_the_system_refuses_is_a_line(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setattr("engines.training.table.save_table", lambda store, out: (out / "x").write_text("y"))
+    monkeypatch.setattr("engines.training.store.Store", lambda folder: None)
+    assert main([*words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and said in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("redirect", "code", "said"),
+    [
+        ("models > /dev/full", 2, "No space left"),
+        ("models >&-", 0, ""),
+        ("run --prompt-file - <&-", 2, "no standard input"),
+        ("run --prompt-file - < FILE", 2, "not UTF-8"),
+    ],
+)
+def test_streams_that_are_closed_or_full(redirect, code, said, tmp_path):
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
+    command = f"{sys.executable} -m engines {redirect}".replace("FILE", str(tmp_path / "bytes"))
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_draft_that_nobody_named():
     """The one trained for the target, else the catalogue's smaller model; never in the place of one that is named."""
     parser = argparse.ArgumentParser()

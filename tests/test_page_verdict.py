@@ -103,18 +103,22 @@ def test_a_difference_is_one_when_the_whole_spread_says_so(low, high, tone):
     [
         (1.8, None, "faster", ""),
         (2.2, None, "same", "A round cannot cost less than a plain pass"),  # 2.00 tokens per pass
-        (1.8, 0.8, "same", "0.80× is to be expected"),
+        (1.8, 0.8, "faster", "foretold 0.80×"),
         (1.8, 1.2, "faster", ""),  # less than it seems, but on the same side
         (1.15, 0.95, "faster", ""),
-        (0.6, 1.4, "same", "1.40× is to be expected"),
+        (0.6, 1.4, "slower", "foretold 1.40×"),
         (0.6, 0.9, "slower", ""),
         (0.85, 1.05, "slower", ""),
     ],
 )
-def test_a_machine_that_changed_its_speed_is_not_taken_for_a_difference(value, expected, tone, doubted):
+def test_what_cannot_be_is_no_difference_and_what_was_not_foretold_is_said(value, expected, tone, doubted):
+    """A busy moment may have spoilt the costs as well as the runs: the measured figure stands beside the doubt."""
     said, sentence = told(value, "draft", numbers(), value * 0.99, value * 1.01, expected)
     assert said == tone
-    assert doubted in sentence and ("Press Run again" in sentence) == bool(doubted)
+    assert doubted in sentence
+    assert ("Press Run again" in sentence) == (tone == "same") and ("another Run" in sentence) == (
+        "foretold" in doubted
+    )
 
 
 def test_without_a_spread_nothing_is_claimed():
@@ -161,5 +165,5 @@ def test_what_the_passes_cost_is_held_against_a_noisy_measurement():
         play()(run)
 
     measured = pages(last(press([SKIP], script))["A"])[-1]
-    assert measured["speedup"] > 1.3 and measured["tone"] == "same"
-    assert "is to be expected: the machine's speed changed" in measured["sentence"]
+    assert measured["speedup"] > 1.3 and measured["tone"] == "faster"
+    assert "foretold" in measured["sentence"]

@@ -137,7 +137,7 @@ def test_the_fields_come_to_an_order():
     assert [p.text for p in made.prompts.prompts] == ["one", "two"] and made.base.sampling.temperature == 0.7
     assert made.proposers == ("ngram", "draft") and made.draft == "some-draft" and made.base.max_new_tokens == 32
     assert order().draft is None  # the field is there, and hidden
-    assert check(T, form(proposers=["ngram"])).startswith("11 settings of 1 proposer to choose among, in at most 600 s")
+    assert check(T, form(proposers=["ngram"])).startswith("11 settings of 1 proposer to choose among, in about 600 s")
     assert same_work(order(), order(budget=5)) and not same_work(order(), order(max_tokens=32))
 
 

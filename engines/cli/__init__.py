@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar=names, parser_class=Parser)
     for module in (run, compare, models, train, layers, record, batch, sweep, tune):
         module.add_parser(commands)
+    if sys.stdout is None:  # closed by who called (`>&-`): what is printed goes nowhere
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the program
     try:
         args = parser.parse_args(argv)
         return args.act(args)
@@ -35,3 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone (as with `| head`): no complaint
         return 1
+    except OSError as error:  # a full, a file where a folder is wanted, a folder that nobody may write to
+        print(f"error: {error.filename or 'the output'}: {error.strerror or error}.", file=sys.stderr)
+        return 2

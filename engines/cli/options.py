@@ -119,12 +119,21 @@ def settings_of(args: argparse.Namespace) -> RunSettings:
     )
 
 
+def _text(text: str, where: str) -> str:
+    """Raises UserError where bytes had to be smuggled into it: that is how Python hands over what is not text."""
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise UserError(f"{where} holds bytes that are not UTF-8 text.")
+    return text
+
+
 def prompt_of(args: argparse.Namespace) -> str:
     """Raises UserError for a file that is not there, is not text or is far too long."""
     if args.prompt is not None:
-        return args.prompt
+        return _text(args.prompt, "--prompt")
     if args.prompt_file == "-":
-        return sys.stdin.read()
+        if sys.stdin is None:
+            raise UserError("There is no standard input to read the prompt from.")
+        return _text(sys.stdin.buffer.read().decode("utf-8-sig", "surrogateescape"), "The standard input")
     path = Path(args.prompt_file)
     try:
         if path.stat().st_size > MAX_PROMPT_BYTES:

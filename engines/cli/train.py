@@ -33,7 +33,12 @@ def add_parser(commands) -> None:
         "prompts (for --data) set tasks over texts in a store: summaries, answers from passages, corrections",
     )
     parser.add_argument("--target", metavar="T", default=RunSettings().target, help="(default: %(default)s)")
-    parser.add_argument("--out", metavar="DIR", required=True, help="where it is written, with what --resume needs")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        required=True,
+        help="where it is written, with what --resume needs; for prompts a file that ends in .jsonl",
+    )
     data = parser.add_argument_group("data")
     data.add_argument(
         "--data", metavar="FILE", nargs="+", default=[],
@@ -42,7 +47,11 @@ def add_parser(commands) -> None:
     )  # fmt: skip
     data.add_argument("--self", type=int, default=200_000, metavar="N", dest="tokens",
                       help="tokens of training data to make, or to take of --data (default: %(default)s)")  # fmt: skip
-    data.add_argument("--store", metavar="DIR", help="keep the data there, to be shared by several trainings")
+    data.add_argument(
+        "--store",
+        metavar="DIR",
+        help="keep the data there, to be shared by several trainings; table and prompts are made of it",
+    )
     data.add_argument("--count", type=int, default=500, metavar="N", help="prompts to make (default: 500)")
     data.add_argument("--rows", type=int, default=64, help="conversations that are written at a time (default: 64)")
     net = parser.add_argument_group("network and training")
@@ -64,8 +73,14 @@ def act(args: argparse.Namespace) -> int:
     for name, low in (("tokens", 1), ("count", 1), ("rows", 1), ("vocab", 16), ("batch", 16), ("steps_ahead", 1)):
         if getattr(args, name) < low:
             raise UserError(f"--{'self' if name == 'tokens' else name.replace('_', '-')} must be {low} or more.")
-    if args.layers < 0 or args.layers > 8 or args.epochs <= 0 or args.steps < 0 or not 0 < args.rate < 1:
-        raise UserError("--layers goes from 1 to 8, --epochs and --rate are above 0 (a rate below 1).")
+    for bad, say in (
+        (not 0 <= args.layers <= 8, "--layers goes from 1 to 8 (0: as many as is usual)."),
+        (args.epochs <= 0, "--epochs must be above 0."),
+        (args.steps < 0, "--steps must not be below 0 (0: by --epochs)."),
+        (not 0 < args.rate < 1, "--rate must lie between 0 and 1."),
+    ):
+        if bad:
+            raise UserError(say)
     from ..training.job import Job, Order
     from ..training.trainer import Recipe
 

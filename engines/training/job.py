@@ -30,6 +30,7 @@ from .trainer import Recipe, Report, Trainer
 
 Say = Callable[[str], None]
 TOP = 16  # how many of the target's likeliest next tokens are kept
+FEWEST = 40  # texts to learn from; one in so many is held out
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Job:
         prompts, texts = read_files(o.files) if o.files else ([], [])
         if store.tokens >= o.own_tokens or (o.resume and (o.out / "plan.json").exists()):
             self.say(f"Training data: {store.tokens:,} tokens are there.")
-            return store
+            return self._enough(store)
         self.say(f"Loading {o.target}.")
         decoder = load(folder, "auto", o.device)
         if not isinstance(decoder, Decoder):
@@ -122,7 +123,7 @@ class Job:
             if now - told[0] > 5:
                 told[0] = now
                 rate = (tokens - there) / max(1e-9, now - begun)
-                left = (o.own_tokens - tokens) / rate if rate > 0 else 0
+                left = max(0.0, (o.own_tokens - tokens) / rate) if rate > 0 else 0
                 self.say(
                     f"Training data: {tokens:,} of {o.own_tokens:,} tokens, {rate:.0f} a second, {span(left)} left."
                 )
@@ -138,10 +139,12 @@ class Job:
         elif not texts:
             SelfTalk(decoder, tokenizer, store, rows=o.rows, seed=o.seed).run(o.own_tokens, progress, self.stopped)
         self.say(f"Training data: {store.tokens:,} tokens.")
-        if self.stopped():
-            return None
-        if len(store) < 40:
-            raise UserError(f"{len(store)} texts are too few to learn from: give more, or leave --data out.")
+        return None if self.stopped() else self._enough(store)
+
+    def _enough(self, store: Store) -> Store:
+        if len(store) < FEWEST:
+            more = "give more of it, or leave --data out" if self.order.files else "raise --self"
+            raise UserError(f"{len(store)} texts are too few to learn from ({FEWEST} at least): {more}.")
         return store
 
     # -- net -----------------------------------------------------------------------------------------------------

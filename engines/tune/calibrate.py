@@ -17,6 +17,7 @@ import torch
 
 from ..cost import RoundCost
 from ..cost.calibration import ByTokens
+from ..cost.measure import rising
 from ..decode import decode
 from ..errors import UserError
 from ..model.choose import _cpu_name
@@ -113,11 +114,9 @@ def take(models: Models, candidate: Candidate, base: RunSettings, context: int, 
     seen: dict[int, list] = {}
     for p in sample.passes[len(counts) : -1]:  # the first turn warms up; the last round may have been cut
         seen.setdefault(p.proposed, []).append((p.propose, p.verify, p.rest))
-    return {
-        n: RoundCost(*(statistics.median(x) for x in zip(*rows, strict=True)))
-        for n, rows in sorted(seen.items())
-        if len(rows) >= 3
-    }
+    medians = {n: [statistics.median(x) for x in zip(*rows, strict=True)] for n, rows in seen.items() if len(rows) >= 3}
+    verify = rising({n: of[1] for n, of in medians.items()})
+    return {n: RoundCost(medians[n][0], verify[n], medians[n][2]) for n in sorted(medians)}
 
 
 def _tokens(counts: Sequence[int]) -> int:

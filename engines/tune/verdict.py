@@ -52,6 +52,8 @@ class Verdict:
     def _second(self) -> str:
         if self.runner_up is None or self.runner_up_speedup is None:
             return ""
+        if self.on and not self.runner_up_speedup.value > 1:
+            return " Nothing else that was run beside it to the end was faster than plain decoding."
         return f" The runner-up is {self.runner_up.name}, {spoken(self.runner_up_speedup)}."
 
     def to_json(self) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def test_from_a_file_to_an_export_on_the_real_model(product, visit, tmp_path):
     only(tab, "n-gram lookup")
     fill(tab, "max tokens", "24")
     fill(tab, "time budget (s", "20")
-    line_says(page, "11 settings of 1 proposer to choose among, in at most 20 s")
+    line_says(page, "11 settings of 1 proposer to choose among, in about 20 s")
     page.click("#sp-tuner-start")
     assert "of measuring. Ended: " in state_of(page, "done")
     answer = page.locator(".sp-tuner-answer")
