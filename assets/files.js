@@ -108,6 +108,6 @@
   const tell = (function_) => (told = function_);
 
   root.SpecPlay = Object.assign(root.SpecPlay, {
-    bringBack, keepsRuns: kept, open, save, setAside, showRecorded, takeBack, tellFiles: tell,
+    bringBack, keepsRuns: kept, notice: (text) => told(text), open, save, setAside, showRecorded, takeBack, tellFiles: tell,
   });
 })(globalThis);

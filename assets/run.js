@@ -7,6 +7,7 @@
     shared, told, viewOf, Record } = root.SpecPlay;
   const NARROW = 760; // px
   const ADDRESS_AFTER_MS = 400;
+  const BROKEN_LINK = "The settings in this link cannot be read, so the page shows its own: copy the whole link once more.";
   const HEADERS = { "content-type": "application/json", "x-specplay": "1" };
   const LOST = "The program has ended or cannot be reached. Start it again, then press Run.";
   let fields = null; // as they are now
@@ -157,14 +158,17 @@
     fields = all;
     told(all);
     document.querySelector("#sp-stop").disabled = true;
-    const given = presetIn(location.hash);
-    if (given) applyPreset(given);
+    fromAddress();
   }
 
-  window.addEventListener("hashchange", () => {
+  // A link that lost a part on its way must not pass for one to the page as it is.
+  function fromAddress() {
     const given = presetIn(location.hash);
     if (given) applyPreset(given);
-  });
+    else if (location.hash.length > 1) root.SpecPlay.notice(BROKEN_LINK);
+  }
+
+  window.addEventListener("hashchange", fromAddress);
 
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

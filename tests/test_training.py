@@ -21,7 +21,7 @@ from engines.proposers.eagle import EagleProposer
 from engines.settings import Sampling
 from engines.training.answers import answer_prompts
 from engines.training.batches import Batches, frequent_tokens
-from engines.training.job import answered
+from engines.training.job import Job, Order, answered
 from engines.training.muon import orthogonal
 from engines.training.save import save_head, saved_net
 from engines.training.selftalk import Plan, SelfTalk, Turns, kept, openings
@@ -185,6 +185,21 @@ def test_answers_are_the_targets_own(decoder, tmp_path):
         np.testing.assert_allclose(a["top_p"][told], p.numpy(), atol=2e-3)
         assert not a["top_p"][start : start + asked - 1].any()
         np.testing.assert_allclose(a["features"][start:end], kept(alone.features[: end - start], len(taps)), atol=5e-3)
+
+
+@pytest.mark.parametrize(("files", "say"), [((), "raise --self"), (("mine.txt",), "give more of it")])
+def test_too_few_texts_are_refused_before_training(files, say, folder, decoder, tmp_path, monkeypatch):
+    """Also where the data is there already: what is refused once must not be trained on at the next try."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("engines.training.job.resolve", lambda name, tell: folder)
+    (tmp_path / "mine.txt").write_text("some text")
+    few = Store(tmp_path / "s", meta(target=str(folder), top=16, features=3 * 32))
+    SelfTalk(decoder, Chat(size=VOCAB), few, Plan(user_tokens=8, answer_tokens=12), rows=4).run(100, lambda n: None)
+    order = Order("head", str(folder), tmp_path / "out", files, own_tokens=50, store=few.folder)
+    for resume in (False, True):
+        with pytest.raises(UserError, match=f"too few to learn from.*{say}"):
+            Job(dataclasses.replace(order, resume=resume), print, print, lambda: False).run()
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_nobody_asked_the_target_is_not_counted(decoder, tmp_path):

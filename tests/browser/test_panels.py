@@ -132,6 +132,15 @@ def test_an_address_that_nobody_wrote_does_no_harm(replay, visit, preset):
     assert kept_text(page, "A") == "".join(WORDS)
 
 
+@pytest.mark.parametrize("hash_", ["#%7Bfoo", "#[1]", "#null"])
+def test_a_link_that_cannot_be_read_says_so(replay, visit, hash_):
+    _, address = replay(quick)
+    page = visit(address, fragment=hash_)
+    page.locator(".sp-menu-said:not(:empty)").wait_for()
+    assert "cannot be read" in page.locator(".sp-menu-said").inner_text()
+    assert len(chips(page)) == 2 and chips(page)[0].startswith("n-gram lookup")
+
+
 def test_runs_are_saved_opened_and_brought_back(replay, visit, tmp_path):
     engine, address = replay(quick)
     page = visit(address)
