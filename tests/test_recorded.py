@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from app.verdict import verdict
 from engines.cli import main
+from engines.cli.record import disturbed
 from engines.decode import decode
 from engines.errors import UserError
 from engines.events import from_json, to_json
@@ -316,6 +317,7 @@ def test_each_preset_has_its_recorded_runs(name):
         assert run[-1].reason in ("length", "eos")
     for run in panels:
         assert any(verdict(base, run)["speedup"] is not None for base in plain)
+    assert disturbed(runs) == ""
 
 
 def test_the_command_refuses_what_it_cannot_do(capsys, tmp_path):
@@ -327,6 +329,31 @@ def test_the_command_refuses_what_it_cannot_do(capsys, tmp_path):
     assert "Cannot write to" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("which", "factor", "says"),
+    [(0, 1.0, ""), (1, 1.5, ""), (1, 0.1, "tokens a pass were"), (2, 1.0, ""), (2, 1.2, "as fast as itself"),
+     (2, 0.8, "1.00 tokens a pass were")],
+)  # fmt: skip
+def test_a_machine_that_was_disturbed_is_noticed(which, factor, says):
+    """A plain run, a speculative one, and the plain one again: the times of one of them are multiplied."""
+    plain, run = copy.deepcopy(of_lesson("round"))
+    runs = [plain, run, copy.deepcopy(plain)]
+    for event in runs[which]:
+        if event.type == "verdict":
+            event.seconds = {name: factor * x for name, x in event.seconds.items()}
+    assert says in disturbed(runs) and bool(says) == bool(disturbed(runs))
+
+
+def test_a_disturbed_recording_is_not_kept(monkeypatch, tmp_path, capsys):
+    tries = []
+    monkeypatch.setattr("engines.models.Models.prepare", lambda *a: None)
+    monkeypatch.setattr("engines.cli.record.record", lambda *a: tries.append(1))
+    monkeypatch.setattr("engines.cli.record.disturbed", lambda runs: "one run was odd")
+    assert main(["record", "round", "--out", str(tmp_path)]) == 2
+    assert len(tries) == 4 and "one run was odd in each of 4 tries" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.model
 def test_the_command_records_a_preset(model_folder, models, monkeypatch, tmp_path, capsys):
     """On the real model, with fewer tokens."""
@@ -334,6 +361,7 @@ def test_the_command_records_a_preset(model_folder, models, monkeypatch, tmp_pat
 
     monkeypatch.setitem(PRESETS, "round", dataclasses.replace(PRESETS["round"], max_tokens=12))
     monkeypatch.setattr("engines.models.Models", lambda: models)
+    monkeypatch.setattr("engines.cli.record.disturbed", lambda runs: "")  # other tests run beside this one
     assert main(["record", "round", "--out", str(tmp_path)]) == 0
     assert "round: 2 runs" in capsys.readouterr().out
     plain, run = read(tmp_path / "round.jsonl")

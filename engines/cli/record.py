@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from ..bench import measured
 from ..errors import UserError
 from ..events import Event, to_json
 from ..fold import fold
@@ -13,6 +14,9 @@ from ..presets import PRESETS, Preset
 from ..recorded import FOLDER, split
 from ..settings import RunSettings
 from . import terminal
+
+TRIES = 4
+STEADY = 1.05  # a run's speed relative to what it can be at most, beyond which the machine was not the same
 
 
 def add_parser(commands) -> None:
@@ -44,8 +48,17 @@ def act(args: argparse.Namespace) -> int:
     models.prepare(RunSettings(target=args.target), progress)  # so that each run tells what passes cost here
     for name in args.names or PRESETS:
         progress("recording", f"Recording {name}.", None)
-        runs = record(models, PRESETS[name], args.target, progress)
+        for _ in range(TRIES):
+            runs = record(models, PRESETS[name], args.target, progress)
+            odd = disturbed(runs)
+            if not odd:
+                break
         progress.clear()
+        if odd:
+            raise UserError(
+                f"{name} was not recorded: {odd} in each of {TRIES} tries. Something else takes this machine's time: "
+                "end it, and record again."
+            )
         print(f"{name}: {write(runs, folder / f'{name}.jsonl')}")
     return 0
 
@@ -63,6 +76,25 @@ def record(models, preset: Preset, target: str, progress) -> list[list[Event]]:
             raise UserError(f"A run ended early: {events[-1].message}")
         runs.append(events)
     return runs
+
+
+def disturbed(runs: list[list[Event]]) -> str:
+    """What shows that the machine changed its speed while these runs went on; "" when nothing does. The first plain run
+
+    of a way of sampling is what the others are measured against.
+    """
+    plain = {}
+    for run in runs:
+        settings = RunSettings.from_json(run[0].settings)
+        base = plain.setdefault(settings.baseline().replace(candidates=0), run)
+        found, m = measured(base, run).value, fold(run).metrics()
+        if base is run or found is None:
+            continue
+        if found > STEADY * m.tokens_per_pass:
+            return f"{m.tokens_per_pass:.2f} tokens a pass were {found:.2f} times as fast as plain decoding"
+        if settings.proposer == "none" and found < 1 / STEADY:
+            return f"plain decoding was {found:.2f} times as fast as itself"
+    return ""
 
 
 def write(runs: list[list[Event]], path: Path) -> str:
