@@ -81,6 +81,7 @@ PRESETS: dict[str, Preset] = {
         _CLASS,
         tuple({"proposer": "ngram", "k": 8, "sampling": {"temperature": t}} for t in (0.0, 0.7, 1.0)),
         max_tokens=72,
+        seed=1,
     ),
     "code": Preset(_CODE, ({"proposer": "auto", "k": 8},)),
     "prose": Preset(_PROSE, ({"proposer": "auto", "k": 8},)),
