@@ -38,6 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone (as with `| head`): no complaint
         return 1
-    except OSError as error:  # a full, a file where a folder is wanted, a folder that nobody may write to
+    except OSError as error:  # a full disk, a file where a folder is wanted, a folder that nobody may write to
         print(f"error: {error.filename or 'the output'}: {error.strerror or error}.", file=sys.stderr)
         return 2
