@@ -131,7 +131,7 @@ def test_a_panels_choices_follow_its_proposer(replay, visit):
     assert not panel.get_by_label("longest match").is_visible()
     page.click("#sp-run")
     wait_state(page, "A", "done")
-    said = "draft smollm2-135m-instruct · k = 8 · greedy"
+    said = "draft smollm2-135m-instruct-draft · k = 8 · greedy"
     assert panel.locator(".sp-chip").inner_text() == said
     assert page.locator('.sp-view[data-view="A"] .sp-title').text_content() == said
 
