@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .errors import UserError
+from .trace_types import told
 
 VERSION = 1
 
@@ -194,7 +195,9 @@ def from_json(line: str) -> Event:
         kind = data.pop("type")
         cls = _TYPES[kind]
         if kind == "start" and data.get("v") != VERSION:
-            raise UserError(f"This trace has format version {data.get('v')!r}; this program reads version {VERSION}.")
+            raise UserError(
+                f"This trace has format version {told(data.get('v'))}; this program reads version {VERSION}."
+            )
         for (owner, key), nested in _NESTED.items():
             if owner == kind and data.get(key) is not None:
                 value = data[key]
