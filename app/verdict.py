@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engines.bench import Speedup, identity, measured, predicted_speedup
+from engines.bench import Speedup, disturbed, identity, measured, predicted_speedup
 from engines.cost import Costs
 from engines.events import Event
 from engines.fold import Fold, Metrics, fold
 
 # Up to this many tokens per pass a run is plain decoding in all but name: a gain in time can only be noise.
 NO_GAIN = 1.02
-# The two runs come one after the other, and a shared machine's speed may change in between, which their spread cannot
-# know. A round that would have cost less than the one plain pass it holds, by this factor, gives it away.
-CHEAPER = 1.05
 # A speed-up on the other side of 1 than the costs of passes say, by this factor: either may be wrong, and it is said.
 CONTRARY = 1.3
 SAMPLED = (
@@ -66,7 +63,7 @@ def tone_of(found: Speedup, m: Metrics, settings: dict[str, Any], doubt: str = "
 
 def _doubt(found: Speedup, m: Metrics) -> str:
     """Why the machine must have changed its speed between the two runs; "" when nothing says so."""
-    if found.value <= CHEAPER * (m.tokens_per_pass or 0.0):
+    if not disturbed(found, m):
         return ""
     why = "A round cannot cost less than a plain pass"
     return f" {why}: the machine's speed changed between the two runs. Press Run again."
@@ -89,7 +86,7 @@ def _contrary(found: Speedup, expected: float | None) -> str:
 def explain(found: Speedup, m: Metrics, settings: dict[str, Any], expected: float | None = None) -> tuple[str, str]:
     """The tone, and why the speed-up is what it is. A round's cost in plain passes is tokens per pass / speed-up."""
     doubt = _doubt(found, m)
-    contrary = doubt or _contrary(found, expected)
+    caveat = doubt or _contrary(found, expected)
     tone = tone_of(found, m, settings, doubt)
     if settings.get("proposer") == "none":
         return tone, "This panel decodes plainly, as the baseline does: what differs from 1× is the machine's noise."
@@ -105,11 +102,11 @@ def explain(found: Speedup, m: Metrics, settings: dict[str, Any], expected: floa
     rate = f"{100 * (m.acceptance_rate or 0.0):.0f} % of the judged tokens were accepted."
     facts = f"{quotient} = {found.value:.2f}; {rate}{empty}"
     if tone == "faster":
-        return tone, f"Faster than plain decoding: {facts}{contrary}"
+        return tone, f"Faster than plain decoding: {facts}{caveat}"
     if tone == "slower":
-        return tone, f"Slower than plain decoding: {facts} {_why_slow(m, settings)}{contrary}"
+        return tone, f"Slower than plain decoding: {facts} {_why_slow(m, settings)}{caveat}"
     few = " The run had too few rounds to say how far chance goes." if found.low is None else ""
-    return tone, f"No clear difference from plain decoding: {facts}{few}{contrary}"
+    return tone, f"No clear difference from plain decoding: {facts}{few}{caveat}"
 
 
 def _why_slow(m: Metrics, settings: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .cost import Costs, expected_tokens
 from .events import Event, Start
-from .fold import Fold, fold
+from .fold import Fold, Metrics, fold
 
 # Fewer tokens than this time nothing but the clock's grain and the first pass's cold caches.
 MIN_TOKENS = 16
@@ -19,6 +19,8 @@ BLOCK_ROUNDS = 5
 RESAMPLES = 400
 # Of fewer rounds than this no spread is told.
 MIN_ROUNDS = 4
+# A round holds one plain pass, so a speed-up beyond the tokens per pass by this factor is not the run's own.
+CHEAPER = 1.05
 # Settings that may differ between a plain run and the one it is compared with.
 MAY_DIFFER = frozenset(
     (
@@ -95,6 +97,14 @@ class Speedup:
     sentence: str
     low: float | None = None
     high: float | None = None
+
+
+def disturbed(found: Speedup, m: Metrics) -> bool:
+    """Whether a round would have cost less than the one plain pass it holds: between the two runs, which come one after
+
+    the other, a shared machine's speed changed, and their spread cannot know that.
+    """
+    return found.value is not None and found.value > CHEAPER * (m.tokens_per_pass or 0.0)
 
 
 def measured(plain_events: Sequence[Event], other_events: Sequence[Event]) -> Speedup:

@@ -10,12 +10,12 @@ import re
 
 import pytest
 from fakes import Scripted, TableSession, job
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.verdict import verdict
 from engines.cli import main
-from engines.cli.record import disturbed
+from engines.cli.record import oddity
 from engines.decode import decode
 from engines.errors import UserError
 from engines.events import from_json, to_json
@@ -261,6 +261,7 @@ def broken(seed: int) -> list[str]:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**9))
+@example(seed=2943)  # a version of four hundred digits
 def test_broken_files_are_refused_or_harmless(seed):
     """What passes must not crash anything that shows or compares runs."""
     try:
@@ -317,7 +318,7 @@ def test_each_preset_has_its_recorded_runs(name):
         assert run[-1].reason in ("length", "eos")
     for run in panels:
         assert any(verdict(base, run)["speedup"] is not None for base in plain)
-    assert disturbed(runs) == ""
+    assert oddity(runs) == ""
 
 
 def test_the_command_refuses_what_it_cannot_do(capsys, tmp_path):
@@ -341,14 +342,14 @@ def test_a_machine_that_was_disturbed_is_noticed(which, factor, says):
     for event in runs[which]:
         if event.type == "verdict":
             event.seconds = {name: factor * x for name, x in event.seconds.items()}
-    assert says in disturbed(runs) and bool(says) == bool(disturbed(runs))
+    assert says in oddity(runs) and bool(says) == bool(oddity(runs))
 
 
 def test_a_disturbed_recording_is_not_kept(monkeypatch, tmp_path, capsys):
     tries = []
     monkeypatch.setattr("engines.models.Models.prepare", lambda *a: None)
     monkeypatch.setattr("engines.cli.record.record", lambda *a: tries.append(1))
-    monkeypatch.setattr("engines.cli.record.disturbed", lambda runs: "one run was odd")
+    monkeypatch.setattr("engines.cli.record.oddity", lambda runs: "one run was odd")
     assert main(["record", "round", "--out", str(tmp_path)]) == 2
     assert len(tries) == 4 and "one run was odd in each of 4 tries" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
@@ -361,7 +362,7 @@ def test_the_command_records_a_preset(model_folder, models, monkeypatch, tmp_pat
 
     monkeypatch.setitem(PRESETS, "round", dataclasses.replace(PRESETS["round"], max_tokens=12))
     monkeypatch.setattr("engines.models.Models", lambda: models)
-    monkeypatch.setattr("engines.cli.record.disturbed", lambda runs: "")  # other tests run beside this one
+    monkeypatch.setattr("engines.cli.record.oddity", lambda runs: "")  # other tests run beside this one
     assert main(["record", "round", "--out", str(tmp_path)]) == 0
     assert "round: 2 runs" in capsys.readouterr().out
     plain, run = read(tmp_path / "round.jsonl")

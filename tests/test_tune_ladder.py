@@ -214,6 +214,13 @@ def test_one_thing_is_said_first(found, on, words):
     assert ("The runner-up is draft k=2, 1.30×" in verdict.sentence) is (len(found) == 2)
 
 
+def test_what_is_slower_than_plain_decoding_is_no_runner_up():
+    verdict = judge([(A, Interval(1.5, 1.4, 1.6, 9)), (B, Interval(0.94, 0.9, 0.99, 9))])
+    assert "runner-up" not in verdict.sentence and "Nothing else" in verdict.sentence
+    slow = judge([(A, Interval(0.9, 0.8, 0.95, 9)), (B, Interval(0.7, 0.6, 0.8, 9))])
+    assert "which is slower. The runner-up is draft k=2, 0.70×" in slow.sentence
+
+
 @pytest.mark.parametrize(
     ("mine", "cause"),
     [

@@ -119,21 +119,19 @@ def settings_of(args: argparse.Namespace) -> RunSettings:
     )
 
 
-def _text(text: str, where: str) -> str:
-    """Raises UserError where bytes had to be smuggled into it: that is how Python hands over what is not text."""
-    if any("\ud800" <= c <= "\udfff" for c in text):
-        raise UserError(f"{where} holds bytes that are not UTF-8 text.")
-    return text
-
-
 def prompt_of(args: argparse.Namespace) -> str:
     """Raises UserError for a file that is not there, is not text or is far too long."""
     if args.prompt is not None:
-        return _text(args.prompt, "--prompt")
+        if any("\ud800" <= c <= "\udfff" for c in args.prompt):  # how Python hands over bytes that are not text
+            raise UserError("--prompt holds bytes that are not UTF-8 text.")
+        return args.prompt
     if args.prompt_file == "-":
         if sys.stdin is None:
             raise UserError("There is no standard input to read the prompt from.")
-        return _text(sys.stdin.buffer.read().decode("utf-8-sig", "surrogateescape"), "The standard input")
+        try:
+            return sys.stdin.buffer.read().decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UserError("The standard input holds bytes that are not UTF-8 text.") from None
     path = Path(args.prompt_file)
     try:
         if path.stat().st_size > MAX_PROMPT_BYTES:

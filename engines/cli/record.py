@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from ..bench import measured
+from ..bench import CHEAPER, disturbed, measured
 from ..errors import UserError
 from ..events import Event, to_json
 from ..fold import fold
@@ -16,7 +16,7 @@ from ..settings import RunSettings
 from . import terminal
 
 TRIES = 4
-STEADY = 1.05  # a run's speed relative to what it can be at most, beyond which the machine was not the same
+STEADY = 1 / CHEAPER  # of plain decoding beside itself, at least
 
 
 def add_parser(commands) -> None:
@@ -50,7 +50,7 @@ def act(args: argparse.Namespace) -> int:
         progress("recording", f"Recording {name}.", None)
         for _ in range(TRIES):
             runs = record(models, PRESETS[name], args.target, progress)
-            odd = disturbed(runs)
+            odd = oddity(runs)
             if not odd:
                 break
         progress.clear()
@@ -78,7 +78,7 @@ def record(models, preset: Preset, target: str, progress) -> list[list[Event]]:
     return runs
 
 
-def disturbed(runs: list[list[Event]]) -> str:
+def oddity(runs: list[list[Event]]) -> str:
     """What shows that the machine changed its speed while these runs went on; "" when nothing does. The first plain run
 
     of a way of sampling is what the others are measured against.
@@ -87,13 +87,13 @@ def disturbed(runs: list[list[Event]]) -> str:
     for run in runs:
         settings = RunSettings.from_json(run[0].settings)
         base = plain.setdefault(settings.baseline().replace(candidates=0), run)
-        found, m = measured(base, run).value, fold(run).metrics()
-        if base is run or found is None:
+        if base is run:
             continue
-        if found > STEADY * m.tokens_per_pass:
-            return f"{m.tokens_per_pass:.2f} tokens a pass were {found:.2f} times as fast as plain decoding"
-        if settings.proposer == "none" and found < 1 / STEADY:
-            return f"plain decoding was {found:.2f} times as fast as itself"
+        found, m = measured(base, run), fold(run).metrics()
+        if disturbed(found, m):
+            return f"{m.tokens_per_pass:.2f} tokens a pass were {found.value:.2f} times as fast as plain decoding"
+        if settings.proposer == "none" and found.value is not None and found.value < STEADY:
+            return f"plain decoding was {found.value:.2f} times as fast as itself"
     return ""
 
 

@@ -61,7 +61,12 @@ class _Row:
 @lru_cache(maxsize=1)
 def openings() -> tuple[str, ...]:
     """The project's own ways to begin a user's turn."""
-    lines = (Path(__file__).parent / "openings.txt").read_text(encoding="utf-8").splitlines()
+    return lines_of("openings.txt")
+
+
+def lines_of(name: str) -> tuple[str, ...]:
+    """The lines of a list beside this file, without blank ones and comments."""
+    lines = (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
     return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
 
@@ -198,7 +203,7 @@ def kept(features: torch.Tensor, taps: int) -> np.ndarray:
 
 
 def likeliest(logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Logits [B, V] -> the WIDTH likeliest ids of each row, and their probabilities, both [B, WIDTH]."""
+    """Logits [..., V] -> the WIDTH likeliest ids of each row, and their probabilities, both [..., WIDTH]."""
     values, ids = logits.topk(WIDTH)
     p = (values - logits.logsumexp(-1, keepdim=True)).exp_()
     return ids.cpu().numpy(), p.cpu().numpy()

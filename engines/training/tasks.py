@@ -7,14 +7,13 @@ such turns alone is weak where people use lookup and summaries most. The texts a
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import UserError
 from ..text.stream import decode
-from .selftalk import loops
+from .selftalk import lines_of, loops
 from .store import ANSWER, Store
 
 SHORTEST, LONGEST = 40, 200  # tokens of an answer that is taken for a text
@@ -22,8 +21,7 @@ SHORTEST, LONGEST = 40, 200  # tokens of an answer that is taken for a text
 
 def tasks() -> tuple[str, ...]:
     """The project's own tasks, with places for texts."""
-    lines = (Path(__file__).parent / "tasks.txt").read_text(encoding="utf-8").splitlines()
-    return tuple(line.replace("\\n", "\n") for line in lines if line.strip() and not line.startswith("#"))
+    return tuple(line.replace("\\n", "\n") for line in lines_of("tasks.txt"))
 
 
 def texts_of(store: Store, tokenizer: Any) -> list[str]:

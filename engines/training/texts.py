@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
-from .selftalk import WIDTH, kept
+from .selftalk import kept, likeliest
 from .store import ANSWER, Sequence_, Store
 
 WINDOW = 256  # tokens of a text that are read together
@@ -91,14 +91,13 @@ def read_texts(
         n = max(map(len, part))
         batch = decoder.batch(len(part), n, taps=taps)
         logits = batch.forward([ids + [0] * (n - len(ids)) for ids in part])
-        values, top = logits.topk(WIDTH)
-        p, top = (values - logits.logsumexp(-1, keepdim=True)).exp_().cpu(), top.cpu()
+        top, p = likeliest(logits)
         for row, ids in enumerate(part):
             m = len(ids)
             store.add(
                 Sequence_(
                     np.array(ids), np.full(m, ANSWER), kept(batch.features[row, :m], len(taps)),
-                    top[row, :m, :K].numpy(), p[row, :m, :K].numpy(),
+                    top[row, :m, :K], p[row, :m, :K],
                 )
             )  # fmt: skip
         progress(store.tokens)
